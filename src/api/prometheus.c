@@ -153,21 +153,12 @@ static void put_sandboxes(struct buffer *text, const struct core *core)
 
 static void put_execs(struct buffer *text)
 {
-	static const char *const ends[STATISTICS_EXEC_ENDS] = {
-	    [EXEC_END_EXITED] = "exited",
-	    [EXEC_END_SIGNALED] = "signaled",
-	    [EXEC_END_TIMED_OUT] = "timed_out",
-	    [EXEC_END_CANCELLED] = "cancelled",
-	    [EXEC_END_LOST] = "lost",
-	    [EXEC_END_TOO_MANY_PROCESSES] = "too_many_processes",
-	};
 	put_head(text, "caisson_exec_seconds", "histogram", "How long commands ran.");
 	put_histogram(text, "caisson_exec_seconds", "", &statistics.execs);
 	put_head(text, "caisson_execs_total", "counter", "Commands that ended, by how.");
-	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
-		if (ends[i])
-			put_count(text, "caisson_execs_total", "end", ends[i],
-				  statistics.exec_ends[i]);
+	for (uint32_t end = 0; end < EXEC_ENDS; end++)
+		put_count(text, "caisson_execs_total", "end", exec_end_facts(end)->name,
+			  statistics.exec_ends[end]);
 	put_count(text, "caisson_execs_total", "end", "not_started", statistics.execs_failed);
 }
 

@@ -182,6 +182,11 @@ void core_let_go(struct core *core)
 	create_queue_fail_all(core, &error);
 }
 
+bool core_running(const struct core *core)
+{
+	return core->private != NULL;
+}
+
 int core_check_serving(const struct core *core, struct error *error)
 {
 	if (!core->private || !core->private->let_go)
@@ -360,15 +365,12 @@ int core_start(struct core *core, uv_loop_t *loop, const struct config *config, 
 	core->private->ready = ready;
 	core->private->ready_data = data;
 	char path[512];
-	uint64_t key;
 	struct spawn_message hello = {.type = SPAWN_HELLO,
 				      .hello.version = SPAWNER_PROTOCOL_VERSION};
 	if (core_make_directory(config->state, "db", path, sizeof(path), error) == 0 &&
-	    store_open(path, &core->store, error) == 0 &&
-	    store_exec_last_key(core->store, &key, error) == 0 && budgets_load(core, error) == 0 &&
+	    store_open(path, &core->store, error) == 0 && budgets_load(core, error) == 0 &&
 	    core_make_directory(config->state, "logs", path, sizeof(path), error) == 0 &&
 	    logs_open_directory(core, error) == 0) {
-		core->next_exec_key = key + 1;
 		core->spawner = spawner_client_new(loop, spawner_fd, &callbacks, core);
 		if (spawner_request(core->spawner, &hello, NULL, 0, START_TIMEOUT_MS, on_hello,
 				    core, error) == 0)

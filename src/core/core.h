@@ -69,7 +69,6 @@ struct core {
 	struct spawner_client *spawner;
 	struct list sandboxes; /* struct sandbox, live ones, newest last */
 	uint32_t sandbox_count;
-	uint64_t next_exec_key;
 	struct spawn_probe probes[TIER_COUNT];
 	uint64_t programs_hash; /* of the init that boots get and of the spawner's program */
 	char rootfs_digest[ROOTFS_DIGEST_TEXT]; /* of the layers that boots get */
@@ -89,6 +88,8 @@ void core_stop(struct core *core);
 /* The end is near and cannot wait for those who still wait: each is told, a command's that it goes
  * on, and no sandbox is touched any more. What follows is core_stop(). */
 void core_let_go(struct core *core);
+/* Until core_stop(): there are sandboxes and rows to ask for. */
+bool core_running(const struct core *core);
 /* From then on nothing may be begun that a client would wait for: SPAWNER_GONE. */
 NODISCARD int core_check_serving(const struct core *core, struct error *error);
 /* The end was asked for: what is ready and nobody's is destroyed, then `done` is called, which may

@@ -174,7 +174,7 @@ struct sandbox_life {
 	uint32_t refused;        /* connects in a row, with nobody listening */
 	struct error link_error; /* why there is no link; kind NONE while there is one */
 	bool resyncing;          /* LIST was sent, LIST_END has not come */
-	uint64_t resync_key;     /* execs with this key or a larger one are younger than LIST */
+	uint64_t resync_key;     /* execs with a higher key are younger than LIST */
 
 	int64_t orphan_since; /* CLOCK_BOOTTIME: nobody holds its connection; 0 = somebody does */
 

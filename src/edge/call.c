@@ -119,7 +119,7 @@ static void on_turn(struct work *work)
 	struct call *call = turn->call;
 	void (*go)(struct call *) = turn->go;
 	free(turn);
-	if (call->exchange && call->core->store)
+	if (call->exchange && core_running(call->core))
 		go(call);
 	call_release(call);
 }

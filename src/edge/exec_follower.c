@@ -43,7 +43,14 @@ static bool follower_pull_known(struct exec_follower *follower, enum exec_stream
 	if (follower->watcher.only && follower->watcher.only != stream)
 		return false;
 	return (exec_ended(exec) || follower->sent[stream - 1] < exec_total(exec, stream)) &&
-	       exec_follower_pull(follower, stream, UINT64_MAX, exec_ended(exec));
+	       exec_follower_pull(follower, stream, follower->end ? *follower->end : UINT64_MAX,
+				  exec_ended(exec));
+}
+
+static bool follower_at_end(const struct exec_follower *follower)
+{
+	return exec_ended(follower->exec) ||
+	       (follower->end && follower->sent[follower->watcher.only - 1] >= *follower->end);
 }
 
 static bool follower_can_send(const struct exec_follower *follower)
@@ -60,7 +67,7 @@ void exec_follower_pump(struct exec_follower *follower)
 		if (follower_can_send(follower))
 			more |= follower_pull_known(follower, EXEC_STDERR);
 	}
-	if (follower_can_send(follower) && exec_ended(follower->exec) && !follower->ended) {
+	if (follower_can_send(follower) && follower_at_end(follower) && !follower->ended) {
 		follower->ended = true;
 		follower->emitter->ended(follower);
 	}

@@ -24,7 +24,8 @@ struct exec_emitter {
 		      size_t size);
 	/* So many bytes are not kept. May be NULL. */
 	void (*gap)(struct exec_follower *follower, enum exec_stream stream, uint64_t bytes);
-	/* Once: the exec has ended and all of it is out. The follower may be freed in it. */
+	/* Once: the exec has ended, or the end was reached, and all of it is out. The follower may
+	 * be freed in it. */
 	void (*ended)(struct exec_follower *follower);
 	/* It could not be started, or is forgotten: nothing is followed any more. The follower may
 	 * be freed in it. */
@@ -38,6 +39,7 @@ struct exec_follower {
 	struct exec_watcher watcher; /* who begins says what it consumes */
 	struct exec *exec;           /* NULL before and after */
 	uint64_t sent[2];            /* of stdout, stderr */
+	const uint64_t *end;         /* of the one stream that is followed; NULL: as it ends */
 	bool ended;
 };
 

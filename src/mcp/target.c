@@ -18,8 +18,7 @@
 /* One that is told of: not what a one-shot run that is waited for made for itself. */
 static bool live(const struct sandbox *sandbox)
 {
-	return sandbox->row.state != SANDBOX_DELETING && sandbox->row.state != SANDBOX_ENDED &&
-	       !(sandbox->row.options & OPTION_ONE_SHOT);
+	return !state_facts(sandbox->row.state)->going && !(sandbox->row.options & OPTION_ONE_SHOT);
 }
 
 static struct ephemeral_name name_of(const struct mcp_request *request)

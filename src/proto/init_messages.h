@@ -198,6 +198,7 @@ enum exec_end {
 	EXEC_END_LOST = 4,      /* its supervisor was killed from inside: the status is unknown */
 	/* It kept forking beyond the sandbox's limit; code as for EXEC_END_TIMED_OUT. */
 	EXEC_END_TOO_MANY_PROCESSES = 5,
+	EXEC_ENDS
 };
 
 struct exec_result {

@@ -12,8 +12,6 @@
 #define BUSY_MS 5000
 #define PATH_ROOM 512
 
-_Static_assert(SANDBOX_STOPPED == 7 && SANDBOX_ENDED == 10, "the queries know the numbers");
-
 static void database_close(sqlite3 **database)
 {
 	sqlite3_close(*database);
@@ -128,7 +126,7 @@ int store_copy_defer_deadlines(const char *path, int64_t nanoseconds, struct err
 	if (database_open(path, SQLITE_OPEN_READWRITE, &database, error) < 0 ||
 	    statement_prepare(database,
 			      "UPDATE sandboxes SET deadline_wall = deadline_wall + ?1"
-			      " WHERE state != 10 AND deadline_wall != 0",
+			      " WHERE state != " SQL_ENDED " AND deadline_wall != 0",
 			      &statement, error) < 0)
 		return -1;
 	int code = sqlite3_bind_int64(statement, 1, nanoseconds);
@@ -146,7 +144,8 @@ int store_copy_each(const char *path, bool (*each)(void *data, const struct id *
 	sqlite3_stmt *statement = NULL;
 	if (database_open(path, SQLITE_OPEN_READONLY, &database, error) < 0 ||
 	    statement_prepare(database,
-			      "SELECT id, state = 7 FROM sandboxes WHERE state != 10 ORDER BY id",
+			      "SELECT id, state = " SQL_STOPPED " FROM sandboxes"
+			      " WHERE state != " SQL_ENDED " ORDER BY id",
 			      &statement, error) < 0)
 		return -1;
 	int code;

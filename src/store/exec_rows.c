@@ -119,17 +119,3 @@ int store_exec_from(struct store *store, const struct id *sandbox, uint64_t key,
 	sqlite3_bind_int64(statement, 2, (sqlite3_int64)MIN(key, (uint64_t)INT64_MAX));
 	return rows_step_each(store, statement, &execs, &row, exec_each_call, &call, error);
 }
-
-int store_exec_last_key(struct store *store, uint64_t *ret_key, struct error *error)
-{
-	END_STATEMENT sqlite3_stmt *statement = NULL;
-	if (store_statement(store, STATEMENT_EXEC_LAST_KEY,
-			    "SELECT seq FROM sqlite_sequence WHERE name = 'execs'", &statement,
-			    error) < 0)
-		return -1;
-	int code = sqlite3_step(statement);
-	if (code != SQLITE_ROW && code != SQLITE_DONE)
-		return store_fail(store->database, code, "reading the last exec key", error);
-	*ret_key = code == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(statement, 0) : 0;
-	return 0;
-}

@@ -88,7 +88,6 @@ static const char *fault_write_name(unsigned number)
 	case STATEMENT_EXEC_EACH:
 	case STATEMENT_EXEC_OLDER:
 	case STATEMENT_EXEC_NEWER:
-	case STATEMENT_EXEC_LAST_KEY:
 	case STATEMENT_TOKEN_BY_HASH:
 	case STATEMENT_TOKEN_EACH:
 	case STATEMENT_SECRET_GET:

@@ -42,6 +42,7 @@ static const struct column sandbox_columns[] = {
     {"network", COLUMN_U32, SANDBOX(network)},
     {"boot_origin", COLUMN_U32, SANDBOX(boot_origin)},
     {"boot_us", COLUMN_U64, SANDBOX(boot_us)},
+    {"last_exec_key", COLUMN_U64, SANDBOX(last_exec_key)},
     {"end_reason", COLUMN_U32, SANDBOX(end_reason)},
     {"end_message", COLUMN_TEXT, SANDBOX(end_message)},
 };
@@ -128,11 +129,13 @@ enum listing { LISTING_ALL, LISTING_LIVE, LISTING_OF_WORKSPACE, LISTING_LIVE_OF_
 
 static const char *const listings[] = {
     [LISTING_ALL] = "INDEXED BY sandboxes_by_time WHERE " AFTER_CURSOR,
-    [LISTING_LIVE] = "INDEXED BY sandboxes_live_by_time WHERE state != 10 AND " AFTER_CURSOR,
+    [LISTING_LIVE] =
+	"INDEXED BY sandboxes_live_by_time WHERE state != " SQL_ENDED " AND " AFTER_CURSOR,
     [LISTING_OF_WORKSPACE] =
 	"INDEXED BY sandboxes_by_workspace WHERE workspace = ?1 AND " AFTER_CURSOR,
-    [LISTING_LIVE_OF_WORKSPACE] = "INDEXED BY sandboxes_live_by_workspace"
-				  " WHERE workspace = ?1 AND state != 10 AND " AFTER_CURSOR,
+    [LISTING_LIVE_OF_WORKSPACE] =
+	"INDEXED BY sandboxes_live_by_workspace"
+	" WHERE workspace = ?1 AND state != " SQL_ENDED " AND " AFTER_CURSOR,
 };
 _Static_assert(STATEMENT_SANDBOX_PAGE + LISTING_LIVE_OF_WORKSPACE == STATEMENT_SANDBOX_PAGE_LAST,
 	       "a statement for each listing");
@@ -189,7 +192,7 @@ int store_sandbox_page(struct store *store, const char *workspace, bool live_onl
 #define PRUNE_BATCH_TEXT "500"
 _Static_assert(PRUNE_BATCH == 500, "both say the same");
 #define OLDEST_TOMBSTONES                                                                          \
-	"(SELECT id FROM sandboxes WHERE state = 10 AND ended_wall < ?1"                           \
+	"(SELECT id FROM sandboxes WHERE state = " SQL_ENDED " AND ended_wall < ?1"                \
 	" ORDER BY ended_wall LIMIT " PRUNE_BATCH_TEXT ")"
 
 static int tombstones_delete(struct store *store, enum statement which, const char *sql,
@@ -207,7 +210,7 @@ int store_sandbox_prune(struct store *store, int64_t ended_before_wall, struct e
 	/* A sandbox may have thousands of execs: they are deleted first, and counted too. */
 	int execs_gone =
 	    tombstones_delete(store, STATEMENT_SANDBOX_PRUNE_EXECS,
-			      "DELETE FROM execs WHERE key IN (SELECT key FROM execs WHERE"
+			      "DELETE FROM execs WHERE rowid IN (SELECT rowid FROM execs WHERE"
 			      " sandbox IN " OLDEST_TOMBSTONES " LIMIT " PRUNE_BATCH_TEXT ")",
 			      ended_before_wall, error);
 	if (execs_gone < 0 || execs_gone == PRUNE_BATCH)

@@ -141,10 +141,38 @@ static const char migration_6[] =
     /* Sandboxes of the earlier pool have their environment in their init. */
     "UPDATE sandboxes SET boot_origin = 0;";
 
+static const char migration_7[] =
+    /* An exec's key is a counter of its sandbox. An existing sandbox goes on behind the highest key
+     * that any sandbox had: its init, its rows and the cursors of its logs know that one. */
+    "ALTER TABLE sandboxes ADD COLUMN last_exec_key INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE sandboxes SET last_exec_key ="
+    " COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'execs'), 0);"
+    "CREATE TABLE execs_by_sandbox ("
+    " sandbox TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,"
+    " key INTEGER NOT NULL, id TEXT NOT NULL UNIQUE,"
+    " command TEXT NOT NULL, state INTEGER NOT NULL, flags INTEGER NOT NULL,"
+    " head INTEGER NOT NULL, tail INTEGER NOT NULL,"
+    " started_wall INTEGER NOT NULL, ended_wall INTEGER NOT NULL,"
+    " end INTEGER NOT NULL, code INTEGER NOT NULL, oom_killed INTEGER NOT NULL,"
+    " out_total INTEGER NOT NULL, err_total INTEGER NOT NULL, wall_ns INTEGER NOT NULL,"
+    " cpu_ns INTEGER NOT NULL, peak_memory INTEGER NOT NULL, left_running INTEGER NOT NULL,"
+    " error_kind INTEGER NOT NULL, error_message TEXT,"
+    " timeout_ms INTEGER NOT NULL DEFAULT 0, context TEXT, token TEXT,"
+    " PRIMARY KEY (sandbox, key));"
+    "INSERT INTO execs_by_sandbox SELECT sandbox, key, id, command, state, flags, head, tail,"
+    " started_wall, ended_wall, end, code, oom_killed, out_total, err_total, wall_ns, cpu_ns,"
+    " peak_memory, left_running, error_kind, error_message, timeout_ms, context, token FROM execs;"
+    "DROP TABLE execs;"
+    "ALTER TABLE execs_by_sandbox RENAME TO execs;"
+    /* The key of a row that is deleted is never used again. */
+    "CREATE TRIGGER execs_deleted AFTER DELETE ON execs BEGIN"
+    " UPDATE sandboxes SET last_exec_key = OLD.key"
+    " WHERE id = OLD.sandbox AND last_exec_key < OLD.key; END;";
+
 _Static_assert(SANDBOX_ENDED == 10 && SANDBOX_PAUSING == 3 && SANDBOX_PAUSED == 4 &&
 		   SANDBOX_RESUMING == 5,
 	       "the schema knows the numbers");
 
 const char *const store_migrations[] = {migration_0, migration_1, migration_2, migration_3,
-					migration_4, migration_5, migration_6};
+					migration_4, migration_5, migration_6, migration_7};
 const int store_version = ARRAY_SIZE(store_migrations);

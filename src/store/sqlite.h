@@ -6,6 +6,11 @@
 
 #include "store/store.h"
 
+/* Of enum sandbox_state, as SQL: an index of some rows serves only queries with the number. */
+#define SQL_STOPPED "7"
+#define SQL_ENDED "10"
+_Static_assert(SANDBOX_STOPPED == 7 && SANDBOX_ENDED == 10, "SQL has the numbers of the enum");
+
 #define STORE_FILE "caisson.db"
 #define STORE_APPLICATION_ID 0x43535342 /* "CSSB", in the file's header */
 
@@ -23,7 +28,6 @@ enum statement {
 	STATEMENT_EXEC_GET,
 	STATEMENT_EXEC_DELETE,
 	STATEMENT_EXEC_EACH,
-	STATEMENT_EXEC_LAST_KEY,
 	STATEMENT_TOKEN_INSERT,
 	STATEMENT_TOKEN_BY_HASH,
 	STATEMENT_TOKEN_REVOKE,

@@ -71,6 +71,9 @@ struct sandbox_row {
 	uint32_t network;     /* enum network */
 	uint32_t boot_origin; /* enum spawn_origin, of the last boot */
 	uint64_t boot_us;     /* how long the last boot took */
+	/* The highest key that an exec of it ever had, so that none is used twice. The store raises
+	 * it when it deletes an exec; the rows of those that it keeps may have higher ones. */
+	uint64_t last_exec_key;
 	int64_t created_wall, started_wall, ended_wall;
 	int64_t deadline_wall; /* 0 = none */
 	int64_t paused_wall;   /* since when its clock stands still; 0 = it runs */
@@ -95,7 +98,7 @@ enum exec_state { EXEC_STARTING = 1, EXEC_RUNNING, EXEC_ENDED, EXEC_FAILED };
 
 struct exec_row {
 	struct id id;
-	uint64_t key; /* its id in the init's protocol */
+	uint64_t key; /* within its sandbox, rising: its id in the init's protocol */
 	struct id sandbox;
 	char *command; /* for people: argv joined, cut to 1 KiB */
 	uint32_t state;
@@ -186,8 +189,6 @@ NODISCARD int store_exec_each(struct store *store, const struct id *sandbox,
 NODISCARD int store_exec_from(struct store *store, const struct id *sandbox, uint64_t key,
 			      bool older, bool (*each)(void *data, const struct exec_row *row),
 			      void *data, struct error *error);
-/* The highest exec key ever used, so that keys are never reused. */
-NODISCARD int store_exec_last_key(struct store *store, uint64_t *ret_key, struct error *error);
 
 NODISCARD int store_token_insert(struct store *store, const struct token_row *row,
 				 struct error *error);

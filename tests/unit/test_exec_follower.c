@@ -195,6 +195,22 @@ TEST(one_stream_alone)
 	done(&taker, "running err@0:two ended");
 }
 
+TEST(no_more_than_is_wanted)
+{
+	struct taker taker;
+	const uint64_t end = 5;
+	begin(&taker, &texts, "cat", 0, 0);
+	taker.follower.watcher.only = EXEC_STDOUT;
+	taker.follower.end = &end;
+	print(&taker, 0, "one");
+	CHECK_TEXT(buffer_text(&taker.said), "running out@0:one");
+	print(&taker, 1, "of another stream");
+	print(&taker, 0, "two");
+	CHECK(taker.over);
+	print(&taker, 0, "three");
+	done(&taker, "running out@0:one out@3:tw ended");
+}
+
 TEST(it_fails_or_is_lost)
 {
 	struct taker taker;

@@ -1,28 +1,24 @@
 /* An exec's life as a table: each pair of stage and event. */
-#include "core/exec/stage.h"
-
-#include "store/store.h"
+#include "core/exec/exec.h"
 #include "test.h"
 
 TEST_MAIN
 
 /* A letter for each event, in the order of enum exec_event: the stage that follows (starting,
- * running, asking, saving: v, hashing, unsaved, over); and what is to be done. */
+ * running, asking, given up, ended); and what is to be done (LEAVE: l). */
 static const struct {
 	const char *next, *actions;
 } expected[] = {
-    [EXEC_STAGE_STARTING] = {"rvrvvassvvssss", "RFRFEA!.GL...."},
-    [EXEC_STAGE_RUNNING] = {"rrrvvarrvvrrrr", "!!.LEA!.GL...."},
-    [EXEC_STAGE_ASKING] = {"aaaaaaavavaaaa", "!!.....E.E...."},
-    [EXEC_STAGE_SAVING] = {"vvvvvvvvvvhvou", "!!..........ft"},
-    [EXEC_STAGE_HASHING] = {"hhhhhhhhhhhvhh", "!!.........S.."},
-    [EXEC_STAGE_UNSAVED] = {"uuuuuuuuuuuuou", "!!..........f."},
-    [EXEC_STAGE_OVER] = {"oooooooooooooo", "!!............"},
+    [EXEC_STAGE_STARTING] = {"rereeassge", "RFRFEA!.GL"},
+    [EXEC_STAGE_RUNNING] = {"rrreearrge", "!!.LEA!.GL"},
+    [EXEC_STAGE_ASKING] = {"aaaaaaaeae", "!!.....E.E"},
+    [EXEC_STAGE_GIVEN_UP] = {"gegeeeggge", "....ll...."},
+    [EXEC_STAGE_ENDED] = {"eeeeeeeeee", "!!........"},
 };
 
 TEST(each_event_in_each_stage)
 {
-	static const char stages[] = "sravhuo", actions[] = ".!RFAELGSft";
+	static const char stages[] = "srage", actions[] = ".!RFAELGl";
 	CHECK_INT(ARRAY_SIZE(expected), EXEC_STAGES);
 	for (int stage = 0; stage < EXEC_STAGES; stage++) {
 		char next[EXEC_EVENTS + 1] = "", done[EXEC_EVENTS + 1] = "";
@@ -40,6 +36,40 @@ TEST(stage_of_a_row)
 {
 	CHECK_INT(exec_stage_of(EXEC_STARTING), EXEC_STAGE_STARTING);
 	CHECK_INT(exec_stage_of(EXEC_RUNNING), EXEC_STAGE_RUNNING);
-	CHECK_INT(exec_stage_of(EXEC_ENDED), EXEC_STAGE_OVER);
-	CHECK_INT(exec_stage_of(EXEC_FAILED), EXEC_STAGE_OVER);
+	CHECK_INT(exec_stage_of(EXEC_ENDED), EXEC_STAGE_ENDED);
+	CHECK_INT(exec_stage_of(EXEC_FAILED), EXEC_STAGE_ENDED);
+}
+
+TEST(facts_of_each_end)
+{
+	static const struct {
+		const char *name, *state, *log;
+		int code;
+	} ends[] = {
+	    [EXEC_END_EXITED] = {"exited", "exited", "", 9},
+	    [EXEC_END_SIGNALED] = {"signaled", "killed", "killed", 137},
+	    [EXEC_END_TIMED_OUT] = {"timed_out", "timed_out", "time-out", 124},
+	    [EXEC_END_CANCELLED] = {"cancelled", "cancelled", "cancelled", 137},
+	    [EXEC_END_LOST] = {"lost", "lost", "lost", -1},
+	    [EXEC_END_TOO_MANY_PROCESSES] = {"too_many_processes", "killed",
+					     "killed: too many processes", 137},
+	};
+	CHECK_INT(ARRAY_SIZE(ends), EXEC_ENDS);
+	for (uint32_t end = 0; end < EXEC_ENDS; end++) {
+		const struct exec_end_facts *facts = exec_end_facts(end);
+		struct exec_row row = {.state = EXEC_ENDED, .end = end, .code = 9};
+		CHECK_TEXT(facts->name, ends[end].name);
+		CHECK_TEXT(exec_state_text(&row), ends[end].state);
+		CHECK_TEXT(facts->log ? facts->log : "", ends[end].log);
+		CHECK_INT(exec_exit_code(&row), ends[end].code);
+	}
+	CHECK(exec_end_facts(EXEC_ENDS) == exec_end_facts(EXEC_END_LOST));
+}
+
+TEST(ended_rows)
+{
+	for (uint32_t state = EXEC_STARTING; state <= EXEC_FAILED; state++) {
+		struct exec_row row = {.state = state};
+		CHECK_INT(exec_row_ended(&row), state >= EXEC_ENDED);
+	}
 }

@@ -351,7 +351,15 @@ TEST(many_tombstones)
 	remove_directory();
 }
 
-/* The first version said with active_wall since when a sandbox was paused. */
+static bool take_key(void *data, const struct exec_row *row)
+{
+	*(uint64_t *)data = row->key;
+	CHECK_TEXT(row->command, "ls");
+	return true;
+}
+
+/* The first version said with active_wall since when a sandbox was paused, and its execs had keys
+ * of the installation. */
 TEST(migration_of_the_first_version)
 {
 	static const struct {
@@ -376,7 +384,14 @@ TEST(migration_of_the_first_version)
 			 " 1, 1, 1, 1, x'', 0, 0, 0, 0, 0, 100, 77, NULL, NULL, NULL, 0, NULL)",
 			 ids[i].text, i + 1, cases[i].state);
 		CHECK_INT(sqlite3_exec(old, sql, NULL, NULL, NULL), SQLITE_OK);
+		snprintf(sql, sizeof(sql),
+			 "INSERT INTO execs VALUES (%zu, '%s', '%s', 'ls', 3, 0, 0, 0, 0, 0, 1, 0,"
+			 " 0, 0, 0, 0, 0, 0, 0, 0, NULL)",
+			 i + 40, id_new().text, ids[i].text);
+		CHECK_INT(sqlite3_exec(old, sql, NULL, NULL, NULL), SQLITE_OK);
 	}
+	CHECK_INT(sqlite3_exec(old, "DELETE FROM execs WHERE key = 42", NULL, NULL, NULL),
+		  SQLITE_OK);
 	sqlite3_close(old);
 	struct store *store = open_store();
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -384,6 +399,10 @@ TEST(migration_of_the_first_version)
 		CHECK_INT(store_sandbox_get(store, &ids[i], &row, &error), 1);
 		CHECK_INT(row.paused_wall, cases[i].paused);
 		CHECK_INT(row.active_wall, 77);
+		CHECK_INT(row.last_exec_key, 42);
+		uint64_t key = 0;
+		CHECK_INT(store_exec_each(store, &ids[i], take_key, &key, &error), 0);
+		CHECK_INT(key, i == 2 ? 0 : i + 40);
 		sandbox_row_done(&row);
 	}
 	int count = 0;
@@ -396,11 +415,8 @@ TEST(migration_of_the_first_version)
 TEST(execs_and_their_keys)
 {
 	struct error error = {0};
-	uint64_t key = 99;
 	fresh_directory();
 	struct store *store = open_store();
-	CHECK_INT(store_exec_last_key(store, &key, &error), 0);
-	CHECK_INT(key, 0);
 	struct sandbox_row owner = sandbox("a", NULL, 1), stranger = sandbox("a", NULL, 2);
 	CHECK_INT(store_sandbox_insert(store, &owner, &error), 0);
 	struct exec_row exec = exec_of(&owner, 7), back = {0}, orphan = exec_of(&stranger, 8);
@@ -422,15 +438,61 @@ TEST(execs_and_their_keys)
 	CHECK_INT(store_exec_delete(store, &exec.sandbox, &exec.id, &error), 0);
 	CHECK_INT(store_exec_update(store, &exec, &error), -1);
 	CHECK_INT(error.kind, ERROR_EXEC_NOT_FOUND);
-	store_close(store);
-	store = open_store();
-	CHECK_INT(store_exec_last_key(store, &key, &error), 0);
-	CHECK_INT(key, 7);
 	exec_row_done(&back);
 	exec_row_done(&exec);
 	exec_row_done(&orphan);
 	sandbox_row_done(&owner);
 	sandbox_row_done(&stranger);
+	store_close(store);
+	remove_directory();
+}
+
+static uint64_t last_key_of(struct store *store, const struct id *sandbox)
+{
+	struct error error = {0};
+	struct sandbox_row row = {0};
+	CHECK_INT(store_sandbox_get(store, sandbox, &row, &error), 1);
+	uint64_t key = row.last_exec_key;
+	sandbox_row_done(&row);
+	return key;
+}
+
+/* Each sandbox counts for itself, and a key that was deleted is remembered. */
+TEST(keys_belong_to_their_sandbox)
+{
+	struct error error = {0};
+	fresh_directory();
+	struct store *store = open_store();
+	struct sandbox_row owners[2] = {sandbox("a", NULL, 1), sandbox("a", NULL, 2)};
+	struct exec_row execs[2][3];
+	for (size_t i = 0; i < 2; i++) {
+		CHECK_INT(store_sandbox_insert(store, &owners[i], &error), 0);
+		for (size_t j = 0; j < 3; j++) {
+			execs[i][j] = exec_of(&owners[i], j + 1);
+			CHECK_INT(store_exec_insert(store, &execs[i][j], &error), 0);
+		}
+	}
+	struct exec_row twice = exec_of(&owners[0], 3);
+	CHECK_INT(store_exec_insert(store, &twice, &error), -1);
+	CHECK_INT(last_key_of(store, &owners[0].id), 0);
+	CHECK_INT(store_exec_delete(store, &owners[0].id, &execs[0][2].id, &error), 0);
+	CHECK_INT(store_exec_delete(store, &owners[0].id, &execs[0][0].id, &error), 0);
+	store_close(store);
+	store = open_store();
+	CHECK_INT(last_key_of(store, &owners[0].id), 3);
+	CHECK_INT(last_key_of(store, &owners[1].id), 0);
+	struct seen left = {0}, others = {0};
+	CHECK_INT(store_exec_each(store, &owners[0].id, see_exec, &left, &error), 0);
+	CHECK_INT(left.last_key, 2);
+	CHECK_INT(left.count, 1);
+	CHECK_INT(store_exec_each(store, &owners[1].id, see_exec, &others, &error), 0);
+	CHECK_INT(others.count, 3);
+	exec_row_done(&twice);
+	for (size_t i = 0; i < 2; i++) {
+		for (size_t j = 0; j < 3; j++)
+			exec_row_done(&execs[i][j]);
+		sandbox_row_done(&owners[i]);
+	}
 	store_close(store);
 	remove_directory();
 }

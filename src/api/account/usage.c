@@ -212,7 +212,7 @@ static void counted(void *data, const struct error *error)
 {
 	struct call *call = data;
 	(void)error; /* what could be counted is */
-	if (call->exchange && call->core->store)
+	if (call->exchange && core_running(call->core))
 		act(call);
 	call_release(call);
 }

@@ -406,7 +406,7 @@ void exec_delete(struct call *call)
 	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
-	if (!exec_ended(exec) || exec->row.left_running > 0 || exec->stage == EXEC_STAGE_UNSAVED) {
+	if (!exec_ended(exec) || exec->row.left_running > 0 || exec->written == EXEC_UNSAVED) {
 		call_ready(call, exec_kill_act);
 		return;
 	}

@@ -10,6 +10,7 @@
 #include "api/exec/events.h"
 #include "api/exec/execs.h"
 #include "core/exec/wait.h"
+#include "edge/exec_follower.h"
 
 #define WAIT_MS_MAX 60000
 
@@ -17,11 +18,10 @@
 
 struct output {
 	struct call *call;
-	struct exec_watcher watcher;
-	struct exec *exec;
+	struct exec_follower follower;
 	enum exec_stream stream;
 	bool both;            /* of events */
-	uint64_t offset, end; /* next to send, and where to stop */
+	uint64_t offset, end; /* where to begin, and where to stop */
 	uint64_t offset_stderr;
 	uint64_t limit, wait_ms;
 	struct exec_wait *wait; /* while it waits for something to come */
@@ -32,9 +32,7 @@ struct output {
 static void output_finish(struct output *output, bool whole)
 {
 	struct call *call = output->call;
-	if (output->exec)
-		exec_unwatch(&output->watcher);
-	output->exec = NULL;
+	exec_follower_leave(&output->follower);
 	if (!call->exchange)
 		return;
 	if (whole)
@@ -44,48 +42,55 @@ static void output_finish(struct output *output, bool whole)
 	call_answered(call);
 }
 
-/* Sends what there is. A hole in the middle ends the answer: the client asks on from there and is
- * told of it in that answer's head. */
+static struct output *output_of(struct exec_follower *follower)
+{
+	return container_of(follower, struct output, follower);
+}
+
+static void output_piece(struct exec_follower *follower, enum exec_stream stream UNUSED,
+			 const char *data, size_t size)
+{
+	struct output *output = output_of(follower);
+	if (follower->exec)
+		output->blocked = !http_stream_write(output->call->exchange, data, size);
+}
+
+/* A hole in the middle ends the answer: the client asks on from there and is told of it in that
+ * answer's head. */
+static void output_gap(struct exec_follower *follower, enum exec_stream stream UNUSED,
+		       uint64_t bytes UNUSED)
+{
+	output_finish(output_of(follower), output_of(follower)->follow);
+}
+
+static void output_ended(struct exec_follower *follower)
+{
+	struct output *output = output_of(follower);
+	uint64_t total = exec_total(follower->exec, output->stream);
+	output_finish(output, follower->sent[output->stream - 1] >= MIN(output->end, total));
+}
+
+static void output_failed(struct exec_follower *follower, const struct error *error UNUSED)
+{
+	output_finish(output_of(follower), output_of(follower)->follow);
+}
+
+static const struct exec_emitter output_emitter = {
+    .piece_max = FILE_CHUNK_MAX,
+    .piece = output_piece,
+    .gap = output_gap,
+    .ended = output_ended,
+    .failed = output_failed,
+};
+
 static void output_pump(struct output *output)
 {
-	static char data[FILE_CHUNK_MAX]; /* one loop, one pump at a time */
-	struct exec *exec = output->exec;
-	while (exec && !output->blocked) {
-		bool over = !output->follow || exec_ended(exec);
-		uint64_t gap = 0, want = MIN(sizeof(data), output->end - output->offset);
-		ssize_t size = 0;
-		if (want > 0)
-			size = exec_read(exec, output->stream, output->offset, data, want, &gap);
-		if (size < 0 || gap > 0) {
-			output_finish(output, size >= 0 && output->follow);
-			return;
-		}
-		if (size == 0) {
-			if (want == 0 || output->follow) {
-				if (want == 0 || over)
-					output_finish(output, true);
-			} else {
-				output_finish(output, false);
-			}
-			return;
-		}
-		output->offset += (uint64_t)size;
-		output->blocked = !http_stream_write(output->call->exchange, data, (size_t)size);
-		exec_watcher_consumed(&output->watcher, output->stream, output->offset);
-	}
-}
-
-static void output_changed(struct exec_watcher *watcher, struct exec *exec)
-{
-	(void)exec;
-	output_pump(container_of(watcher, struct output, watcher));
-}
-
-static void output_forgotten(struct exec_watcher *watcher)
-{
-	struct output *output = container_of(watcher, struct output, watcher);
-	output->exec = NULL;
-	output_finish(output, output->follow);
+	struct call *call = call_hold(output->call);
+	exec_follower_pump(&output->follower);
+	/* What should be there and cannot be read will not come. */
+	if (!output->follow && output->follower.exec && !output->blocked)
+		output_finish(output, false);
+	call_release(call);
 }
 
 static void output_drain(struct call *call)
@@ -98,9 +103,7 @@ static void output_drain(struct call *call)
 static void output_gone(struct call *call)
 {
 	struct output *output = call->state;
-	if (output->exec)
-		exec_unwatch(&output->watcher);
-	output->exec = NULL;
+	exec_follower_leave(&output->follower);
 }
 
 static int output_parse(struct call *call, struct output *output, bool events, struct error *error)
@@ -130,17 +133,15 @@ static int output_parse(struct call *call, struct output *output, bool events, s
 }
 
 /* Looks where the first kept byte is, and answers the head. */
-static void output_begin(struct output *output, uint64_t limit)
+static void output_begin(struct output *output, struct exec *exec)
 {
 	struct call *call = output->call;
-	struct exec *exec = output->exec;
-	uint64_t total = exec_total(exec, output->stream), gap = 0;
+	uint64_t total = exec_total(exec, output->stream), gap = 0, limit = output->limit;
 	uint64_t head = exec->row.head, tail = exec->row.tail;
 	char byte, texts[4][24];
 	struct error error;
 	if (output->offset < total &&
 	    exec_read(exec, output->stream, output->offset, &byte, 1, &gap) < 0) {
-		output->exec = NULL;
 		error_set(&error, ERROR_INTERNAL, "the output log cannot be read");
 		reply_error(call, &error);
 		return;
@@ -162,16 +163,22 @@ static void output_begin(struct output *output, uint64_t limit)
 	http_stream_begin(call->exchange, 200, "application/octet-stream",
 			  output->follow ? -1 : (int64_t)(output->end - output->offset), headers,
 			  output->follow ? 3 : 4);
-	output->watcher.changed = output_changed;
-	output->watcher.forgotten = output_forgotten;
 	/* A lossless command in the background waits for those who follow it; one with a stream of
 	 * its own waits for that, and nobody else can slow it down. */
-	output->watcher.consumes = output->follow && !exec_has_consumer(exec);
-	output->watcher.only = output->stream;
+	struct exec_follower *follower = &output->follower;
+	*follower = (struct exec_follower){
+	    .call = call,
+	    .emitter = &output_emitter,
+	    .blocked = &output->blocked,
+	    .end = &output->end,
+	    .watcher = {.consumes = output->follow && !exec_has_consumer(exec),
+			.only = output->stream},
+	};
+	follower->sent[output->stream - 1] = output->offset;
 	call->stream.on_drain = output_drain;
 	call->on_gone = output_gone;
-	exec_watch(exec, &output->watcher);
-	exec_watcher_consumed(&output->watcher, output->stream, output->offset);
+	exec_follower_begin(follower, exec);
+	exec_watcher_consumed(&follower->watcher, output->stream, output->offset);
 	output_pump(output);
 }
 
@@ -182,11 +189,10 @@ static void wait_over(void *data, struct exec *exec, const struct error *error)
 {
 	struct output *output = data;
 	output->wait = NULL;
-	output->exec = exec;
 	if (error)
 		reply_error(output->call, error);
 	else
-		output_begin(output, output->limit);
+		output_begin(output, exec);
 }
 
 static void wait_gone(struct call *call)
@@ -194,26 +200,23 @@ static void wait_gone(struct call *call)
 	struct output *output = call->state;
 	if (output->wait)
 		exec_wait_cancel(TAKE_PTR(output->wait));
-	output->exec = NULL;
 }
 
-static void wait_begin(struct output *output)
+static void wait_begin(struct output *output, struct exec *exec)
 {
 	bool out = output->stream == EXEC_STDOUT;
 	struct error error;
 	output->call->on_gone = wait_gone;
-	if (exec_wait_output(output->exec, out ? output->offset : UINT64_MAX,
+	if (exec_wait_output(exec, out ? output->offset : UINT64_MAX,
 			     out ? UINT64_MAX : output->offset, (uint32_t)output->wait_ms,
 			     wait_over, output, &output->wait, &error) < 0) {
 		output->wait = NULL;
-		output->exec = NULL;
 		reply_error(output->call, &error);
 	}
 }
 
-static void events_begin(struct call *call, struct output *output)
+static void events_begin(struct call *call, struct exec *exec, struct output *output)
 {
-	struct exec *exec = output->exec;
 	bool err = output->both || output->stream == EXEC_STDERR;
 	bool out = output->both || output->stream == EXEC_STDOUT;
 	uint64_t from_out = output->offset;
@@ -226,6 +229,7 @@ static void events_begin(struct call *call, struct output *output)
 void exec_output_get(struct call *call)
 {
 	struct error error;
+	struct exec *exec;
 	struct output *output = calloc(1, sizeof(*output));
 	bool events = call_wants_events(call);
 	if (!output)
@@ -238,19 +242,17 @@ void exec_output_get(struct call *call)
 	if (!sandbox)
 		return;
 	if (output_parse(call, output, events, &error) < 0 ||
-	    exec_find(sandbox, call->parameters[1], &output->exec, &error) < 0) {
-		output->exec = NULL;
+	    exec_find(sandbox, call->parameters[1], &exec, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	struct exec *exec = output->exec;
 	if (events && output->follow)
-		events_begin(call, output);
+		events_begin(call, exec, output);
 	else if (output->wait_ms > 0 && !output->follow && !exec_ended(exec) &&
 		 exec_total(exec, output->stream) <= output->offset)
-		wait_begin(output);
+		wait_begin(output, exec);
 	else
-		output_begin(output, output->limit);
+		output_begin(output, exec);
 }
 
 /* --- standard input --- */
@@ -350,7 +352,7 @@ static void input_changed(struct exec_watcher *watcher, struct exec *exec)
 {
 	struct input *input = container_of(watcher, struct input, watcher);
 	struct error error;
-	if (exec_ended(exec) || exec->row.state == EXEC_FAILED) {
+	if (exec_ended(exec)) {
 		error_set(&error, ERROR_CONFLICT, "the command ended after it took %llu bytes",
 			  (unsigned long long)input->taken);
 		input_fail(input, &error);
@@ -382,7 +384,7 @@ static void act_stdin(struct call *call, struct sandbox *sandbox)
 		reply_error(call, &error);
 		return;
 	}
-	if (exec_ended(exec) || exec->row.state == EXEC_FAILED) {
+	if (exec_ended(exec)) {
 		error_set(&error, ERROR_CONFLICT, "the command has ended");
 		reply_error(call, &error);
 		return;

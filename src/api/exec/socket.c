@@ -243,7 +243,7 @@ static int take(struct multiplex *multiplex, json_t *json, char id[ID_MAX + 1], 
 		exec_cancel(item->follower.exec, &multiplex->call->principal);
 		return 0;
 	}
-	if (sandbox && (sandbox->row.state != SANDBOX_RUNNING || !sandbox->guest_ready))
+	if (sandbox && !sandbox_may_exec(sandbox))
 		return wake(multiplex, sandbox, id, json, error);
 	return run(multiplex, id, json, error);
 }

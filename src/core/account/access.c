@@ -125,7 +125,7 @@ static void ready(void *data, const struct error *error)
 
 bool sandbox_ready_now(struct sandbox *sandbox)
 {
-	if (sandbox->row.state != SANDBOX_RUNNING || !sandbox->guest || !sandbox->guest_ready)
+	if (!sandbox_may_exec(sandbox))
 		return false;
 	sandbox_touch(sandbox);
 	return true;

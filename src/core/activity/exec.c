@@ -87,14 +87,6 @@ void activity_exec_ended(struct exec *exec)
 	const struct exec_row *row = &exec->row;
 	char code[16], out[24], err[24], out_digest[65], err_digest[65], wall[24], cpu[24],
 	    left[16];
-	static const char *const outcomes[] = {
-	    [EXEC_END_EXITED] = "exited",
-	    [EXEC_END_SIGNALED] = "signaled",
-	    [EXEC_END_TIMED_OUT] = "timed_out",
-	    [EXEC_END_CANCELLED] = "cancelled",
-	    [EXEC_END_LOST] = "lost",
-	    [EXEC_END_TOO_MANY_PROCESSES] = "too_many_processes",
-	};
 	if (id_is_set(&row->context))
 		return;
 	if (row->state == EXEC_FAILED) {
@@ -111,7 +103,7 @@ void activity_exec_ended(struct exec *exec)
 	text_hex(exec->digests[0], 32, out_digest);
 	text_hex(exec->digests[1], 32, err_digest);
 	const struct detail details[] = {
-	    {"outcome", row->end < ARRAY_SIZE(outcomes) ? outcomes[row->end] : "lost"},
+	    {"outcome", exec_end_facts(row->end)->name},
 	    {"exit_code", exited ? code : NULL},
 	    {"signal", !lost && !exited ? code : NULL},
 	    {"oom_killed", row->oom_killed ? "yes" : NULL},
@@ -195,7 +187,7 @@ static void hash_after(uv_work_t *request, int status UNUSED)
 	struct sandbox *sandbox =
 	    work->core->private ? sandbox_by_id(work->core, &work->sandbox) : NULL;
 	struct exec *exec = sandbox ? exec_by_key(sandbox, work->key) : NULL;
-	if (exec && exec_stage_step(&exec->stage, EXEC_EVENT_HASHED) == EXEC_ACTION_SAVE) {
+	if (exec && exec->written == EXEC_HASHING) {
 		take(exec, work->streams);
 		exec_save_end(exec);
 		exec_trim(sandbox);
@@ -251,7 +243,7 @@ bool exec_digest_begin(struct exec *exec)
 			streams[i].log.fd = -1;
 	}
 	if (large && hash_later(exec, streams)) {
-		exec_stage_step(&exec->stage, EXEC_EVENT_HASHING);
+		exec->written = EXEC_HASHING;
 		return true;
 	}
 	take(exec, streams);
@@ -260,6 +252,6 @@ bool exec_digest_begin(struct exec *exec)
 
 void exec_digest_give_up(struct exec *exec)
 {
-	if (exec_stage_step(&exec->stage, EXEC_EVENT_HASHED) == EXEC_ACTION_SAVE)
+	if (exec->written == EXEC_HASHING)
 		exec_save_end(exec);
 }

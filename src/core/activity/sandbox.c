@@ -88,13 +88,13 @@ static void record_end(struct sandbox *sandbox)
 bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum sandbox_action action)
 {
 	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
+	const struct state_facts *was = state_facts(before);
 	if (state == before)
 		return false;
-	if (state == SANDBOX_RUNNING && (before == SANDBOX_CREATING || before == SANDBOX_STARTING))
+	if (state == SANDBOX_RUNNING && was->booting)
 		record_boot(sandbox, before == SANDBOX_CREATING ? ACTIVITY_SANDBOX_RUNNING
 								: ACTIVITY_SANDBOX_STARTED);
-	else if (state == SANDBOX_RUNNING &&
-		 (before == SANDBOX_RESUMING || before == SANDBOX_PAUSED))
+	else if (state == SANDBOX_RUNNING && was->counts_as == COUNTS_PAUSED)
 		record(sandbox, ACTIVITY_SANDBOX_RESUMED, NULL, 0);
 	else if (state == SANDBOX_PAUSED && before == SANDBOX_PAUSING &&
 		 action != SANDBOX_ACTION_RECLAIM)

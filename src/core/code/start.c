@@ -283,9 +283,8 @@ void code_end_reason(const struct exec *exec, char *text, size_t room)
 {
 	const struct exec_row *row = &exec->row;
 	const char *name = sigabbrev_np((int)row->code);
-	uint32_t state = exec->sandbox->row.state;
 	int length = 0;
-	if (state == SANDBOX_STOPPING || state == SANDBOX_STOPPED)
+	if (state_facts(exec->sandbox->row.state)->wakes == WAKES_BY_START)
 		length = snprintf(text, room, "the sandbox was stopped");
 	else if (row->state == EXEC_FAILED)
 		length = snprintf(text, room, "its interpreter could not be started: %s",

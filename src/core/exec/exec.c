@@ -29,6 +29,8 @@ struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 	*row = (struct exec_row){0};
 	exec->logs[0].fd = exec->logs[1].fd = -1;
 	exec->oom_kills_before = OOM_KILLS_UNKNOWN;
+	exec->stage = exec_stage_of(exec->row.state);
+	exec->written = exec_ended(exec) ? EXEC_WRITTEN : EXEC_NOT_WRITTEN;
 	list_init(&exec->watchers);
 	list_init(&exec->left_queries);
 	list_append(&sandbox->execs, &exec->link);
@@ -62,9 +64,14 @@ struct exec *exec_by_key(struct sandbox *sandbox, uint64_t key)
 	return NULL;
 }
 
+bool exec_row_ended(const struct exec_row *row)
+{
+	return row->state == EXEC_ENDED || row->state == EXEC_FAILED;
+}
+
 bool exec_ended(const struct exec *exec)
 {
-	return exec->row.state == EXEC_ENDED || exec->row.state == EXEC_FAILED;
+	return exec_row_ended(&exec->row);
 }
 
 bool exec_internal(const struct exec_row *row)
@@ -155,7 +162,7 @@ void exec_trim(struct sandbox *sandbox)
 	for (struct list *node = sandbox->execs.previous; node != &sandbox->execs; node = before) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		before = node->previous;
-		bool pinned = exec->stage != EXEC_STAGE_OVER || exec->telling ||
+		bool pinned = exec->written != EXEC_WRITTEN || exec->telling ||
 			      exec->row.left_running > 0 || !list_empty(&exec->watchers) ||
 			      !list_empty(&exec->left_queries);
 		if (!pinned && ++kept > EXECS_KEPT)
@@ -183,7 +190,6 @@ int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, s
 		return error_set(error, ERROR_EXEC_NOT_FOUND, "sandbox `%s` has no exec `%s`",
 				 sandbox->row.id.text, id);
 	struct exec *exec = exec_new(sandbox, &row);
-	exec->stage = exec_stage_of(exec->row.state);
 	/* An old one: it stands before the others, and goes first. */
 	list_remove(&exec->link);
 	list_append(sandbox->execs.next, &exec->link);
@@ -194,6 +200,7 @@ int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, s
 }
 
 struct live_rows {
+	struct sandbox *sandbox;
 	struct list *rows;
 	uint32_t count;
 	uint64_t log_bytes;
@@ -208,8 +215,10 @@ struct live_row {
 static bool load_live(void *data, const struct exec_row *row)
 {
 	struct live_rows *live = data;
+	uint64_t *last_key = &live->sandbox->row.last_exec_key;
 	live->count++;
-	if (row->state == EXEC_ENDED || row->state == EXEC_FAILED)
+	*last_key = MAX(*last_key, row->key);
+	if (exec_row_ended(row))
 		live->log_bytes += exec_logs_size(row);
 	bool wanted = row->state == EXEC_STARTING || row->state == EXEC_RUNNING ||
 		      (row->state == EXEC_ENDED && row->left_running > 0);
@@ -228,14 +237,13 @@ int exec_load_live(struct sandbox *sandbox, struct error *error)
 {
 	struct list rows;
 	list_init(&rows);
-	struct live_rows live = {.rows = &rows};
+	struct live_rows live = {.sandbox = sandbox, .rows = &rows};
 	int result =
 	    store_exec_each(sandbox->core->store, &sandbox->row.id, load_live, &live, error);
 	while (!list_empty(&rows)) {
 		struct live_row *loaded = list_entry(rows.next, struct live_row, link);
 		list_remove(&loaded->link);
 		struct exec *exec = exec_new(sandbox, &loaded->row);
-		exec->stage = exec_stage_of(exec->row.state);
 		/* How much of its input the old daemon had sent on nobody knows; the driver of a
 		 * code context copes with that. */
 		exec->stdin_broken = !id_is_set(&exec->row.context);
@@ -376,21 +384,25 @@ void exec_start_error(const struct exec *exec, struct error *ret_error)
 					  : "the command could not be started");
 }
 
+const struct exec_end_facts *exec_end_facts(uint32_t end)
+{
+	static const struct exec_end_facts facts[] = {
+	    [EXEC_END_EXITED] = {"exited", "exited", NULL, 0, true},
+	    [EXEC_END_SIGNALED] = {"signaled", "killed", "killed", 128, true},
+	    [EXEC_END_TIMED_OUT] = {"timed_out", "timed_out", "time-out", TIMED_OUT_CODE},
+	    [EXEC_END_CANCELLED] = {"cancelled", "cancelled", "cancelled", 128, true},
+	    [EXEC_END_LOST] = {"lost", "lost", "lost", -1},
+	    [EXEC_END_TOO_MANY_PROCESSES] = {"too_many_processes", "killed",
+					     "killed: too many processes", 128, true},
+	};
+	_Static_assert(ARRAY_SIZE(facts) == EXEC_ENDS, "each end has its facts");
+	return &facts[end < EXEC_ENDS ? end : EXEC_END_LOST];
+}
+
 int exec_exit_code(const struct exec_row *row)
 {
-	switch ((enum exec_end)row->end) {
-	case EXEC_END_EXITED:
-		return (int)row->code;
-	case EXEC_END_SIGNALED:
-	case EXEC_END_CANCELLED:
-	case EXEC_END_TOO_MANY_PROCESSES:
-		return 128 + (int)row->code;
-	case EXEC_END_TIMED_OUT:
-		return TIMED_OUT_CODE;
-	case EXEC_END_LOST:
-		break;
-	}
-	return -1;
+	const struct exec_end_facts *facts = exec_end_facts(row->end);
+	return facts->exit_code + (facts->with_code ? (int)row->code : 0);
 }
 
 const char *exec_state_name(uint32_t state)
@@ -403,22 +415,8 @@ const char *exec_state_name(uint32_t state)
 
 const char *exec_state_text(const struct exec_row *row)
 {
-	if (row->state != EXEC_ENDED)
-		return exec_state_name(row->state);
-	switch ((enum exec_end)row->end) {
-	case EXEC_END_EXITED:
-		return "exited";
-	case EXEC_END_SIGNALED:
-	case EXEC_END_TOO_MANY_PROCESSES:
-		return "killed";
-	case EXEC_END_CANCELLED:
-		return "cancelled";
-	case EXEC_END_TIMED_OUT:
-		return "timed_out";
-	case EXEC_END_LOST:
-		break;
-	}
-	return "lost";
+	return row->state == EXEC_ENDED ? exec_end_facts(row->end)->state
+					: exec_state_name(row->state);
 }
 
 int signal_by_name(const char *name)
@@ -458,52 +456,44 @@ static const struct {
 	enum exec_action action;
 } transitions[] = {
     TRANSITION(STARTING, STARTED, RUNNING, RUN),
-    TRANSITION(STARTING, START_FAILED, SAVING, FAIL),
+    TRANSITION(STARTING, START_FAILED, ENDED, FAIL),
     TRANSITION(STARTING, LISTED, RUNNING, RUN),
-    TRANSITION(STARTING, UNLISTED, SAVING, FAIL),
-    TRANSITION(STARTING, EXITED, SAVING, END), /* its start was told to an earlier connection */
+    TRANSITION(STARTING, UNLISTED, ENDED, FAIL),
+    TRANSITION(STARTING, EXITED, ENDED, END), /* its start was told to an earlier connection */
     TRANSITION(STARTING, KILLED, ASKING, ASK),
     TRANSITION(STARTING, GONE, STARTING, BREAK),
-    TRANSITION(STARTING, OVERDUE, SAVING, GIVE_UP),
-    TRANSITION(STARTING, LOST, SAVING, LOSE),
+    TRANSITION(STARTING, OVERDUE, GIVEN_UP, GIVE_UP),
+    TRANSITION(STARTING, LOST, ENDED, LOSE),
 
     TRANSITION(RUNNING, STARTED, RUNNING, BREAK),
     TRANSITION(RUNNING, START_FAILED, RUNNING, BREAK),
-    TRANSITION(RUNNING, UNLISTED, SAVING, LOSE),
-    TRANSITION(RUNNING, EXITED, SAVING, END),
+    TRANSITION(RUNNING, UNLISTED, ENDED, LOSE),
+    TRANSITION(RUNNING, EXITED, ENDED, END),
     TRANSITION(RUNNING, KILLED, ASKING, ASK),
     TRANSITION(RUNNING, GONE, RUNNING, BREAK),
-    TRANSITION(RUNNING, OVERDUE, SAVING, GIVE_UP),
-    TRANSITION(RUNNING, LOST, SAVING, LOSE),
+    TRANSITION(RUNNING, OVERDUE, GIVEN_UP, GIVE_UP),
+    TRANSITION(RUNNING, LOST, ENDED, LOSE),
 
     TRANSITION(ASKING, STARTED, ASKING, BREAK),
     TRANSITION(ASKING, START_FAILED, ASKING, BREAK),
-    TRANSITION(ASKING, COUNTED, SAVING, END),
-    TRANSITION(ASKING, LOST, SAVING, END),
+    TRANSITION(ASKING, COUNTED, ENDED, END),
+    TRANSITION(ASKING, LOST, ENDED, END),
 
-    TRANSITION(SAVING, STARTED, SAVING, BREAK),
-    TRANSITION(SAVING, START_FAILED, SAVING, BREAK),
-    TRANSITION(SAVING, HASHING, HASHING, NONE),
-    TRANSITION(SAVING, SAVED, OVER, FORGET),
-    TRANSITION(SAVING, NOT_SAVED, UNSAVED, RETRY),
+    TRANSITION(GIVEN_UP, START_FAILED, ENDED, NONE),
+    TRANSITION(GIVEN_UP, UNLISTED, ENDED, NONE),
+    TRANSITION(GIVEN_UP, EXITED, ENDED, LEAVE),
+    TRANSITION(GIVEN_UP, KILLED, ENDED, LEAVE),
+    TRANSITION(GIVEN_UP, LOST, ENDED, NONE),
 
-    TRANSITION(HASHING, STARTED, HASHING, BREAK),
-    TRANSITION(HASHING, START_FAILED, HASHING, BREAK),
-    TRANSITION(HASHING, HASHED, SAVING, SAVE),
-
-    TRANSITION(UNSAVED, STARTED, UNSAVED, BREAK),
-    TRANSITION(UNSAVED, START_FAILED, UNSAVED, BREAK),
-    TRANSITION(UNSAVED, SAVED, OVER, FORGET),
-
-    TRANSITION(OVER, STARTED, OVER, BREAK),
-    TRANSITION(OVER, START_FAILED, OVER, BREAK),
+    TRANSITION(ENDED, STARTED, ENDED, BREAK),
+    TRANSITION(ENDED, START_FAILED, ENDED, BREAK),
 };
 
 enum exec_stage exec_stage_of(uint32_t state)
 {
 	return state == EXEC_STARTING  ? EXEC_STAGE_STARTING
 	       : state == EXEC_RUNNING ? EXEC_STAGE_RUNNING
-				       : EXEC_STAGE_OVER;
+				       : EXEC_STAGE_ENDED;
 }
 
 enum exec_action exec_stage_step(enum exec_stage *stage, enum exec_event event)

@@ -54,6 +54,7 @@ struct exec {
 	struct list watchers;      /* struct exec_watcher */
 	/* Private to core/. What is no stage is a fact that holds beside any of them. */
 	enum exec_stage stage;
+	enum exec_written written;
 	bool stdin_broken;    /* what was on the way when the link broke is lost */
 	bool stdin_wanted;    /* somebody was refused: tell when there is room */
 	bool listed;          /* seen in the init's list since the last resync */
@@ -64,7 +65,6 @@ struct exec {
 	uint8_t digests[2][32];
 	struct exec_result result; /* while EXEC_STAGE_ASKING */
 	int64_t overdue_at;        /* CLOCK_BOOTTIME: its end is not told by then; 0: no matter */
-	bool given_up;             /* it was overdue; the init has not told its end since */
 	struct output_totals consumed, consumed_sent; /* lossless */
 	uint64_t notified;                            /* how often watchers were told */
 	struct list left_queries;                     /* struct left_query */
@@ -129,6 +129,7 @@ struct exec_listener {
 void exec_listen(struct sandbox *sandbox, struct exec_listener *listener);
 void exec_unlisten(struct exec_listener *listener);
 
+bool exec_row_ended(const struct exec_row *row);
 bool exec_ended(const struct exec *exec);
 /* What a code context needs beside its interpreter (core/code/start.c): nothing that anybody ran.
  */
@@ -199,6 +200,16 @@ size_t utf8_rest(const char *text, size_t size);
 
 /* --- words and numbers --- */
 
+/* Of each enum exec_end. */
+struct exec_end_facts {
+	const char *name;  /* in the timeline and in metrics */
+	const char *state; /* exec_state_text() */
+	const char *log;   /* in log lines; NULL: they say its exit code */
+	int exit_code;     /* exec_exit_code() */
+	bool with_code;    /* with row.code added */
+};
+/* A number that is no end counts as EXEC_END_LOST. */
+const struct exec_end_facts *exec_end_facts(uint32_t end);
 /* As a shell would say it: 128 + n after signal n, 124 after a time-out, -1 when nobody knows. */
 int exec_exit_code(const struct exec_row *row);
 /* "starting", "running", "ended", "failed". */

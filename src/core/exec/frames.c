@@ -61,12 +61,12 @@ void exec_save_end(struct exec *exec)
 	struct error error;
 	activity_exec_ended(exec);
 	if (activity_save(sandbox->core, exec_write_row, exec, &error) >= 0) {
-		exec_stage_step(&exec->stage, EXEC_EVENT_SAVED);
+		exec->written = EXEC_WRITTEN;
 		exec_send_forget(sandbox, exec->row.key);
 		return;
 	}
 	log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
-	exec_stage_step(&exec->stage, EXEC_EVENT_NOT_SAVED);
+	exec->written = EXEC_UNSAVED;
 	life->execs_unsaved = true;
 	if (life->save_at == 0)
 		life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
@@ -98,11 +98,11 @@ bool exec_save_again(struct sandbox *sandbox)
 {
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
-		if (exec->stage != EXEC_STAGE_UNSAVED)
+		if (exec->written != EXEC_UNSAVED)
 			continue;
 		if (!exec_store(exec))
 			return false;
-		exec_stage_step(&exec->stage, EXEC_EVENT_SAVED);
+		exec->written = EXEC_WRITTEN;
 		exec_send_forget(sandbox, exec->row.key);
 	}
 	return true;
@@ -124,7 +124,7 @@ static void exec_end(struct exec *exec, const struct exec_result *result)
 		    text_duplicate("what watched over it was killed inside the sandbox");
 	exec_take_totals(exec, &result->totals);
 	histogram_add(&statistics.execs, (int64_t)row->wall_ns);
-	statistics.exec_ends[MIN((uint32_t)result->end, STATISTICS_EXEC_ENDS - 1u)]++;
+	statistics.exec_ends[MIN(result->end, STATISTICS_EXEC_ENDS - 1u)]++;
 	exec_tell_end(exec);
 }
 
@@ -199,8 +199,12 @@ static void exec_exited(struct exec *exec, const struct exec_result *result)
 			return;
 		action = exec_stage_step(&exec->stage, EXEC_EVENT_COUNTED);
 	}
-	if (action == EXEC_ACTION_END)
+	if (action == EXEC_ACTION_END) {
 		exec_end(exec, result);
+	} else if (action == EXEC_ACTION_LEAVE) {
+		exec->row.left_running = result->left_running;
+		exec_store(exec);
+	}
 }
 
 void exec_watch_time(struct exec *exec)
@@ -232,7 +236,6 @@ static void exec_give_up(struct exec *exec)
 	    .totals = {.out = exec->row.out_total, .err = exec->row.err_total},
 	    .wall_ns = (uint64_t)MAX(clock_wall() - exec->row.started_wall, 0),
 	};
-	exec->given_up = true;
 	if (exec_logs_open(exec) < 0)
 		log_debug("exec %s has no logs", exec->row.id.text);
 	exec_end(exec, &result);
@@ -263,7 +266,7 @@ int64_t exec_check_overdue(struct sandbox *sandbox, int64_t now)
 bool exec_any_given_up(const struct sandbox *sandbox)
 {
 	list_each (&sandbox->execs, node)
-		if (list_entry(node, struct exec, link)->given_up)
+		if (list_entry(node, struct exec, link)->stage == EXEC_STAGE_GIVEN_UP)
 			return true;
 	return false;
 }
@@ -272,7 +275,7 @@ static int handle_started(struct exec *exec, const struct frame *frame, struct e
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t pid = read_u32(&reader);
-	if (exec->given_up)
+	if (exec->stage == EXEC_STAGE_GIVEN_UP)
 		return 0;
 	if (reader_finish(&reader) < 0 ||
 	    exec_stage_step(&exec->stage, EXEC_EVENT_STARTED) != EXEC_ACTION_RUN)
@@ -294,15 +297,14 @@ static int handle_start_failed(struct exec *exec, const struct frame *frame, str
 {
 	struct failure failure;
 	struct error why;
-	if (exec->given_up) {
-		exec->given_up = false;
-		return 0;
-	}
-	if (failure_read(frame, &failure) < 0 ||
-	    exec_stage_step(&exec->stage, EXEC_EVENT_START_FAILED) != EXEC_ACTION_FAIL)
+	enum exec_action action = EXEC_ACTION_BREAK;
+	if (failure_read(frame, &failure) == 0)
+		action = exec_stage_step(&exec->stage, EXEC_EVENT_START_FAILED);
+	if (action == EXEC_ACTION_BREAK)
 		return frame_broken(error, "START_FAILED");
 	error_from_failure(&why, &failure);
-	exec_fail(exec, &why);
+	if (action == EXEC_ACTION_FAIL)
+		exec_fail(exec, &why);
 	return 0;
 }
 
@@ -362,7 +364,7 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 		return frame_broken(error, "LISTED");
 	struct exec *exec = exec_by_key(sandbox, frame->id);
 	if (!exec) {
-		if (frame->id == 0 || frame->id >= sandbox->core->next_exec_key)
+		if (frame->id == 0 || frame->id > sandbox->row.last_exec_key)
 			return frame_broken(error, "LISTED with a key that was never given out");
 		/* Its end is in the store; the FORGET was lost. */
 		exec_send_forget(sandbox, frame->id);
@@ -371,8 +373,9 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 	if (exec->listed)
 		return frame_broken(error, "LISTED twice");
 	exec->listed = true;
-	exec->given_up &= status.phase != EXEC_PHASE_ENDED;
 	if (exec_ended(exec)) {
+		if (status.phase == EXEC_PHASE_ENDED)
+			exec_stage_step(&exec->stage, EXEC_EVENT_EXITED);
 		exec->row.left_running = status.result.left_running;
 		exec_send_forget(sandbox, frame->id);
 		return 0;
@@ -396,7 +399,7 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 static void exec_settle_unlisted(struct exec *exec)
 {
 	struct error error;
-	if (exec->listed || exec->row.key >= exec->sandbox->life->resync_key)
+	if (exec->listed || exec->row.key > exec->sandbox->life->resync_key)
 		return;
 	enum exec_action action = exec_stage_step(&exec->stage, EXEC_EVENT_UNLISTED);
 	if (action == EXEC_ACTION_FAIL) {
@@ -436,7 +439,6 @@ static int handle_list_end(struct sandbox *sandbox, const struct frame *frame, s
 	sandbox->guest_ready = true;
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
-		exec->given_up &= exec->listed;
 		exec_settle_unlisted(exec);
 		if (exec->row.state == EXEC_RUNNING)
 			exec_send_held(exec);
@@ -458,7 +460,7 @@ int exec_resync(struct sandbox *sandbox, struct error *error)
 {
 	list_each (&sandbox->execs, node)
 		list_entry(node, struct exec, link)->listed = false;
-	sandbox->life->resync_key = sandbox->core->next_exec_key;
+	sandbox->life->resync_key = sandbox->row.last_exec_key;
 	sandbox->life->resyncing = true;
 	return sandbox_send(sandbox, FRAME_LIST, 0, NULL, 0, NULL, 0, error);
 }
@@ -466,19 +468,13 @@ int exec_resync(struct sandbox *sandbox, struct error *error)
 static int handle_exited(struct exec *exec, const struct frame *frame, struct error *error)
 {
 	struct exec_result result;
-	struct sandbox *sandbox = exec->sandbox;
 	/* Until the list has come, an exec of an earlier link may end whose start was told there.
 	 */
 	if (exec_result_read(frame, &result) < 0 ||
-	    (exec->row.state == EXEC_STARTING && !sandbox->life->resyncing))
+	    (exec->row.state == EXEC_STARTING && !exec->sandbox->life->resyncing))
 		return frame_broken(error, "EXITED");
-	if (exec->given_up) {
-		exec->given_up = false;
-		exec->row.left_running = result.left_running;
-		exec_store(exec);
-	}
 	exec_exited(exec, &result);
-	exec_trim(sandbox);
+	exec_trim(exec->sandbox);
 	return 0;
 }
 
@@ -490,7 +486,7 @@ int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct
 		return handle_list_end(sandbox, frame, error);
 	struct exec *exec = exec_by_key(sandbox, frame->id);
 	if (!exec) {
-		if (frame->id == 0 || frame->id >= sandbox->core->next_exec_key)
+		if (frame->id == 0 || frame->id > sandbox->row.last_exec_key)
 			return frame_broken(error, "a frame with a key that was never given out");
 		return 0; /* ended and dropped from memory: what is left over still writes */
 	}

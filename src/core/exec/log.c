@@ -500,10 +500,9 @@ static bool logs_find_excess(void *data, const struct exec_row *row)
 	uint64_t bytes = exec_logs_size(row);
 	bool over_bytes = bytes > 0 && excess->bytes > excess->bytes_allowed;
 	bool over_rows = excess->rows >= excess->rows_allowed;
-	bool ended = row->state == EXEC_ENDED || row->state == EXEC_FAILED;
 	excess->rows++;
 	/* The store does not know how much a running one has. */
-	if (!ended)
+	if (!exec_row_ended(row))
 		return true;
 	excess->bytes += bytes;
 	if (!(over_bytes || over_rows) || row->left_running > 0)

@@ -62,6 +62,7 @@ bool log_wants(const struct log_reader *reader, const struct exec_row *row)
 
 size_t log_exec_text(const struct exec_row *row, bool end, char text[LOG_EXEC_TEXT_MAX])
 {
+	const struct exec_end_facts *facts = exec_end_facts(row->end);
 	int size;
 	if (!end)
 		size = snprintf(text, LOG_EXEC_TEXT_MAX, "started: %s",
@@ -69,16 +70,10 @@ size_t log_exec_text(const struct exec_row *row, bool end, char text[LOG_EXEC_TE
 	else if (row->state == EXEC_FAILED)
 		size = snprintf(text, LOG_EXEC_TEXT_MAX, "failed: %s",
 				row->error_message ? row->error_message : "");
-	else if (row->end == EXEC_END_EXITED)
+	else if (!facts->log)
 		size = snprintf(text, LOG_EXEC_TEXT_MAX, "ended: exit code %u", row->code);
 	else
-		size = snprintf(text, LOG_EXEC_TEXT_MAX, "ended: %s (signal %u)",
-				row->end == EXEC_END_TIMED_OUT   ? "time-out"
-				: row->end == EXEC_END_CANCELLED ? "cancelled"
-				: row->end == EXEC_END_LOST      ? "lost"
-				: row->end == EXEC_END_TOO_MANY_PROCESSES
-				    ? "killed: too many processes"
-				    : "killed",
+		size = snprintf(text, LOG_EXEC_TEXT_MAX, "ended: %s (signal %u)", facts->log,
 				row->code);
 	size_t length = MIN((size_t)MAX(size, 0), (size_t)LOG_EXEC_TEXT_MAX - 1);
 	/* A command may have line ends in it: the line that says so is one. */
@@ -249,10 +244,11 @@ static bool take_newer(void *data, const struct exec_row *row)
 }
 
 /* Adds the next exec that is wanted. */
-static enum log_result add_newer(struct log_reader *reader, int64_t *work, struct error *error)
+static enum log_result add_newer(struct log_reader *reader, const struct sandbox *sandbox,
+				 int64_t *work, struct error *error)
 {
 	struct newer newer = {.reader = reader};
-	uint64_t newest = reader->core->next_exec_key - 1;
+	uint64_t newest = sandbox->row.last_exec_key;
 	/* Nobody has begun anything since: a reader that follows asks often. */
 	if (reader->newest >= newest)
 		return LOG_NONE;
@@ -283,7 +279,7 @@ enum log_result log_reader_next(struct log_reader *reader, struct log_line *line
 		struct exec *exec;
 		enum log_result result;
 		if (at == reader->entry_count) {
-			result = add_newer(reader, work, error);
+			result = add_newer(reader, sandbox, work, error);
 			if (result == LOG_AGAIN && *work > 0)
 				continue;
 			if (result != LOG_LINE)

@@ -234,7 +234,7 @@ enum log_result log_reader_tail(struct log_reader *reader, uint64_t *count, int6
 		return LOG_NONE;
 	if (*count == 0) {
 		/* None of what there is, all of what comes. */
-		reader->newest = reader->core->next_exec_key - 1;
+		reader->newest = sandbox->row.last_exec_key;
 		add_running(reader, sandbox);
 		return LOG_NONE;
 	}

@@ -23,7 +23,7 @@ int exec_remove(struct exec *exec, const struct principal *principal, struct err
 				 exec->row.id.text, exec->row.left_running);
 	/* Writes its end without the digest, where that is still to come. */
 	exec_digest_give_up(exec);
-	if (exec->stage == EXEC_STAGE_UNSAVED)
+	if (exec->written == EXEC_UNSAVED)
 		return error_set(error, ERROR_SANDBOX_STATE,
 				 "the end of exec `%s` could not be written yet",
 				 exec->row.id.text);
@@ -70,7 +70,7 @@ static void purge_now(void *data)
 static void purge_changed(struct exec_watcher *watcher, struct exec *exec)
 {
 	struct purge *purge = container_of(watcher, struct purge, watcher);
-	if (!exec_ended(exec) || exec->stage == EXEC_STAGE_UNSAVED || exec->row.left_running > 0)
+	if (!exec_ended(exec) || exec->written == EXEC_UNSAVED || exec->row.left_running > 0)
 		return;
 	exec_unwatch(watcher);
 	core_later(purge->core, purge_now, purge);

@@ -1,11 +1,12 @@
 /* An exec's life in memory as a table: which event is possible in which stage, and what follows.
  *
- *   starting ──> running ──> [asking] ──> saving ──> [hashing ──> saving] ──> over
- *                                            └──> unsaved ──> over
+ *   starting ──> running ──> [asking] ──> ended
+ *                   └──> given up ──────> ended
  *
  * What is stored and shown of it is row.state, which knows no more than starting, running, ended
- * and failed. Pure; nothing blocks. The effects are in frames.c, the hashing in
- * core/activity/exec.c. */
+ * and failed; one that was given up has ended for everybody but its init. Whether the end is
+ * written is a matter of its own: enum exec_written. Pure; nothing blocks. The effects are in
+ * frames.c, the hashing in core/activity/exec.c. */
 #pragma once
 
 #include <stdint.h>
@@ -13,12 +14,17 @@
 enum exec_stage {
 	EXEC_STAGE_STARTING, /* the init has not said that it runs */
 	EXEC_STAGE_RUNNING,
-	EXEC_STAGE_ASKING,  /* its result is kept; was it the OOM killer? The spawner is asked */
-	EXEC_STAGE_SAVING,  /* its end is known: it is told and written in this turn */
-	EXEC_STAGE_HASHING, /* told; it is written when its output is hashed */
-	EXEC_STAGE_UNSAVED, /* it could not be written: tried again; the init keeps the result */
-	EXEC_STAGE_OVER,    /* written */
+	EXEC_STAGE_ASKING,   /* its result is kept; was it the OOM killer? The spawner is asked */
+	EXEC_STAGE_GIVEN_UP, /* it was overdue and ended as timed out; its init has not said so */
+	EXEC_STAGE_ENDED,
 	EXEC_STAGES
+};
+
+enum exec_written {
+	EXEC_NOT_WRITTEN, /* it has not ended, or its end is being told in this turn */
+	EXEC_HASHING,     /* the end is told; it is written when its output is hashed */
+	EXEC_UNSAVED,     /* it could not be written: tried again; the init keeps the result */
+	EXEC_WRITTEN,
 };
 
 enum exec_event {
@@ -34,10 +40,6 @@ enum exec_event {
 	EXEC_EVENT_COUNTED, /* the spawner has answered, or cannot be asked */
 	EXEC_EVENT_OVERDUE, /* its time-out has passed, and the init says nothing */
 	EXEC_EVENT_LOST,    /* the sandbox's processes are gone */
-	EXEC_EVENT_HASHING, /* a thread hashes its output */
-	EXEC_EVENT_HASHED,  /* it has, or is not waited for any longer */
-	EXEC_EVENT_SAVED,
-	EXEC_EVENT_NOT_SAVED,
 	EXEC_EVENTS
 };
 
@@ -51,9 +53,7 @@ enum exec_action {
 	EXEC_ACTION_END,     /* it ends with its result */
 	EXEC_ACTION_LOSE,    /* it ends, and nobody knows how */
 	EXEC_ACTION_GIVE_UP, /* it ends as timed out */
-	EXEC_ACTION_SAVE,
-	EXEC_ACTION_FORGET, /* the init may forget it */
-	EXEC_ACTION_RETRY,  /* it is to be written later */
+	EXEC_ACTION_LEAVE,   /* it has ended before: take only what it left running */
 };
 
 /* Of one whose row says so: enum exec_state. */

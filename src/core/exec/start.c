@@ -20,13 +20,8 @@ static int sandbox_check_exec(const struct sandbox *sandbox, struct error *error
 		const struct exec *exec = list_entry(node, struct exec, link);
 		count += !exec_ended(exec) || exec->row.left_running > 0;
 	}
-	if (sandbox->row.state != SANDBOX_RUNNING)
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is %s",
-				 sandbox->row.id.text,
-				 sandbox_state_name((enum sandbox_state)sandbox->row.state));
-	if (!sandbox->guest_ready)
-		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
-				 sandbox->row.id.text);
+	if (sandbox_check_may_exec(sandbox, error) < 0)
+		return -1;
 	if (sandbox->row.drain_wall != 0)
 		return error_set(error, ERROR_SANDBOX_DRAINING,
 				 "sandbox `%s` is being drained and takes no new commands",
@@ -170,7 +165,6 @@ static int exec_begin(struct exec *exec, const struct buffer *payload, struct er
 int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exec **ret_exec,
 	       struct error *error)
 {
-	struct core *core = sandbox->core;
 	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
 	struct exec_row row = {
 	    .id = id_is_set(&spec->id) ? spec->id : id_new(),
@@ -191,7 +185,7 @@ int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exe
 	       (core/code/code.c). */
 	    (!spec->context && budget_check_exec(sandbox, spec->principal, error) < 0))
 		return -1;
-	row.key = core->next_exec_key++;
+	row.key = ++sandbox->row.last_exec_key;
 	row.command = spec_command_text(spec);
 	struct exec *exec = exec_new(sandbox, &row);
 	exec->stdin_credit = spec->flags & EXEC_STDIN ? FILE_WINDOW : 0;

@@ -67,13 +67,8 @@ int file_start(struct sandbox *sandbox, const struct principal *principal,
 	       void *data, struct file_operation_handle **ret_handle, struct error *error)
 {
 	uint32_t count = 0;
-	if (sandbox->row.state != SANDBOX_RUNNING)
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is %s",
-				 sandbox->row.id.text,
-				 sandbox_state_name((enum sandbox_state)sandbox->row.state));
-	if (!sandbox->guest_ready)
-		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
-				 sandbox->row.id.text);
+	if (sandbox_check_may_exec(sandbox, error) < 0)
+		return -1;
 	if (guest_link_version(sandbox->guest) < FILE_OPERATION_SINCE(request->operation))
 		return error_set(error, ERROR_GUEST_PROTOCOL,
 				 "sandbox `%s` was started by an older caisson, whose init does "

@@ -169,9 +169,8 @@ static void record_change(struct sandbox *sandbox, const struct principal *princ
 static int change_apply(struct sandbox *sandbox, struct prepared *prepared, struct error *error)
 {
 	struct sandbox_row *row = &sandbox->row, before = *row;
-	if (row->state == SANDBOX_DELETING)
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
-				 row->id.text);
+	if (sandbox_check_kept(sandbox, error) < 0)
+		return -1;
 	change_swap_texts(row, prepared);
 	change_set_numbers(row, prepared);
 	if (store_sandbox_update(sandbox->core->store, row, error) < 0) {

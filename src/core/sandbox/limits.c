@@ -85,14 +85,13 @@ static int limits_ask(struct sandbox *sandbox, const struct limits *before, SAND
 
 static int limits_check_state(const struct sandbox *sandbox, struct error *error)
 {
-	enum sandbox_state state = (enum sandbox_state)sandbox->row.state;
-	if (state == SANDBOX_DELETING || state == SANDBOX_ENDED)
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
-				 sandbox->row.id.text);
-	if (state != SANDBOX_RUNNING && state != SANDBOX_PAUSED && state != SANDBOX_STOPPED)
+	const struct state_facts *facts = state_facts(sandbox->row.state);
+	if (sandbox_check_kept(sandbox, error) < 0)
+		return -1;
+	if (facts->passing)
 		return error_set(error, ERROR_CONFLICT,
 				 "sandbox `%s` is %s; its limits cannot be changed yet",
-				 sandbox->row.id.text, sandbox_state_name(state));
+				 sandbox->row.id.text, facts->name);
 	if (sandbox->life->limits_asked)
 		return error_set(error, ERROR_CONFLICT,
 				 "the limits of sandbox `%s` are being changed",

@@ -242,6 +242,31 @@ void sandbox_clock_deadline(struct sandbox *sandbox)
 	timers_wake_at(sandbox->core, life->deadline);
 }
 
+bool sandbox_may_exec(const struct sandbox *sandbox)
+{
+	return state_facts(sandbox->row.state)->may_exec && sandbox->guest_ready;
+}
+
+int sandbox_check_may_exec(const struct sandbox *sandbox, struct error *error)
+{
+	const struct state_facts *facts = state_facts(sandbox->row.state);
+	if (!facts->may_exec)
+		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is %s",
+				 sandbox->row.id.text, facts->name);
+	if (!sandbox->guest_ready)
+		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
+				 sandbox->row.id.text);
+	return 0;
+}
+
+int sandbox_check_kept(const struct sandbox *sandbox, struct error *error)
+{
+	if (!state_facts(sandbox->row.state)->going)
+		return 0;
+	return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
+			 sandbox->row.id.text);
+}
+
 int64_t sandbox_expires_in(const struct sandbox_row *row)
 {
 	if (row->deadline_wall == 0 || row->state == SANDBOX_ENDED)
@@ -262,9 +287,8 @@ int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error 
 				 "timeout_seconds is %u; it must be 1 to %u%s", seconds,
 				 unlimited ? SANDBOX_TIMEOUT_MAX : maximum,
 				 unlimited ? ", or 0 for none" : "");
-	if (sandbox->row.state == SANDBOX_DELETING)
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
-				 sandbox->row.id.text);
+	if (sandbox_check_kept(sandbox, error) < 0)
+		return -1;
 	uint32_t seconds_before = sandbox->row.timeout_seconds;
 	uint32_t options_before = sandbox->row.options;
 	int64_t deadline_before = sandbox->row.deadline_wall;

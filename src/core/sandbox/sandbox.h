@@ -208,6 +208,12 @@ NODISCARD int sandbox_set_limits(struct sandbox *sandbox, const struct principal
 /* A new absolute time-out from now; 0 = none. Stored, and sent to the init. */
 NODISCARD int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error *error);
 void sandbox_touch(struct sandbox *sandbox);
+/* Commands and file operations can begin at once: it runs, and its init is connected. */
+bool sandbox_may_exec(const struct sandbox *sandbox);
+/* The same: SANDBOX_STATE, GUEST_GONE. */
+NODISCARD int sandbox_check_may_exec(const struct sandbox *sandbox, struct error *error);
+/* SANDBOX_STATE while it is being deleted, and afterwards. */
+NODISCARD int sandbox_check_kept(const struct sandbox *sandbox, struct error *error);
 
 /* By the name of an isolation: one of "auto,namespace,gvisor,vm". TIER_COUNT: there is none. */
 enum tier sandbox_tier_parse(const char *isolation);

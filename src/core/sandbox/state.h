@@ -19,18 +19,23 @@
 /* What time in a state counts as. */
 enum counts_as { COUNTS_NOT, COUNTS_ASLEEP, COUNTS_PAUSED, COUNTS_ALIVE };
 
+/* What a request that needs it does first, where it may wake it. */
+enum wakes { WAKES_NOT, WAKES_BY_RESUME, WAKES_BY_START };
+
 struct state_facts {
 	const char *name;
 	bool passing;      /* another state follows by itself */
 	bool booting;      /* its init is being started and configured */
 	bool lives;        /* its processes exist, frozen or not, and its init answers */
+	bool may_exec;     /* commands and file operations may begin */
 	bool clock_stands; /* no time passes for its deadline */
 	bool has_deadline; /* its time-out ends it */
-	bool holds;        /* its memory and cpu count, in admission and budgets */
-	bool going;        /* it is being deleted, or has ended */
-	bool leaves_room;  /* creates that wait for room should try again */
-	enum counts_as counts_as;
-	const char *lost; /* why a command of it is lost, for people */
+	bool holds; /* it counts as running: its memory and cpu do, in admission and budgets */
+	bool going; /* it is being deleted, or has ended */
+	bool leaves_room;         /* creates that wait for room should try again */
+	enum counts_as counts_as; /* how its time is billed */
+	enum wakes wakes;         /* it is asleep, or about to be; a request wakes it so */
+	const char *lost;         /* why a command of it is lost, for people */
 };
 /* A number that is no state counts as SANDBOX_ENDED. */
 const struct state_facts *state_facts(uint32_t state);

@@ -352,8 +352,7 @@ void transition_due(struct sandbox *sandbox)
 /* It is paused or stopped, and this request may not wake it. */
 static int sandbox_asleep_error(const struct sandbox *sandbox, struct error *error)
 {
-	bool stopped =
-	    sandbox->row.state == SANDBOX_STOPPED || sandbox->row.state == SANDBOX_STOPPING;
+	bool stopped = state_facts(sandbox->row.state)->wakes == WAKES_BY_START;
 	return error_set(
 	    error, stopped ? ERROR_SANDBOX_STATE : ERROR_SANDBOX_PAUSED,
 	    "sandbox `%s` is %s; %s it first (a request with the scope to write does that by "
@@ -370,7 +369,7 @@ static void ready_wake_or_fail(struct sandbox *sandbox)
 	list_each (&sandbox->life->ready, node)
 		wake |= list_entry(node, struct waiter, link)->wake;
 	int result = !wake ? sandbox_asleep_error(sandbox, &error)
-		     : sandbox->row.state == SANDBOX_PAUSED
+		     : state_facts(sandbox->row.state)->wakes == WAKES_BY_RESUME
 			 ? sandbox_resume(sandbox, NULL, NULL, NULL, &error)
 			 : sandbox_start(sandbox, NULL, NULL, NULL, &error);
 	if (result < 0)
@@ -379,14 +378,14 @@ static void ready_wake_or_fail(struct sandbox *sandbox)
 
 void ready_settle(struct sandbox *sandbox)
 {
+	const struct state_facts *facts = state_facts(sandbox->row.state);
 	if (list_empty(&sandbox->life->ready))
 		return;
-	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
+	if (facts->wakes && !facts->passing)
 		ready_wake_or_fail(sandbox);
-	else if (sandbox->row.state == SANDBOX_RUNNING && sandbox->guest_ready)
+	else if (sandbox_may_exec(sandbox))
 		waiters_finish(&sandbox->life->ready, NULL);
-	else if (sandbox->row.state == SANDBOX_RUNNING &&
-		 sandbox->life->link_error.kind == ERROR_GUEST_PROTOCOL)
+	else if (facts->may_exec && sandbox->life->link_error.kind == ERROR_GUEST_PROTOCOL)
 		waiters_finish(&sandbox->life->ready, &sandbox->life->link_error);
 }
 
@@ -417,16 +416,13 @@ int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bo
 		  SANDBOX_DONE, struct error *error)
 {
 	struct sandbox_life *life = sandbox->life;
-	uint32_t state = sandbox->row.state;
-	if (state_facts(state)->going)
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
-				 sandbox->row.id.text);
-	bool paused = state == SANDBOX_PAUSING || state == SANDBOX_PAUSED;
-	bool stopped = state == SANDBOX_STOPPING || state == SANDBOX_STOPPED;
-	wake |= paused && (sandbox->row.options & OPTION_WAKE_ON_READ);
-	if ((paused || stopped) && !wake)
+	const struct state_facts *facts = state_facts(sandbox->row.state);
+	if (sandbox_check_kept(sandbox, error) < 0)
+		return -1;
+	wake |= facts->wakes == WAKES_BY_RESUME && (sandbox->row.options & OPTION_WAKE_ON_READ);
+	if (facts->wakes && !wake)
 		return sandbox_asleep_error(sandbox, error);
-	if (state == SANDBOX_RUNNING) {
+	if (facts->may_exec) {
 		sandbox_touch(sandbox);
 		if (sandbox->guest_ready) {
 			core_done_later(sandbox->core, done, data);
@@ -438,10 +434,10 @@ int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bo
 		}
 	}
 	/* A boot has longer time-outs of its own. */
-	int64_t until = clock_boot() + (sandbox->row.state == SANDBOX_RUNNING
-					    ? READY_TIMEOUT_MS
-					    : SPAWN_BOOT_TIMEOUT_MS + READY_TIMEOUT_MS) *
-					   NSEC_PER_MSEC;
+	int64_t until =
+	    clock_boot() +
+	    (facts->may_exec ? READY_TIMEOUT_MS : SPAWN_BOOT_TIMEOUT_MS + READY_TIMEOUT_MS) *
+		NSEC_PER_MSEC;
 	if (waiter_add(sandbox, &life->ready, done, data, until, wake, error) < 0)
 		return -1;
 	if (wake)
@@ -449,7 +445,7 @@ int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bo
 	if (sandbox->row.state == SANDBOX_PAUSING)
 		pause_take_back(sandbox);
 	/* These states begin something; a later turn of the loop tells a failure. */
-	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
+	if (facts->wakes && !facts->passing)
 		sandbox_later(sandbox, ready_settle);
 	return 0;
 }

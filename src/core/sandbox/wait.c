@@ -224,9 +224,8 @@ int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
 		  uint32_t timeout_seconds, bool then_delete, SANDBOX_DONE, struct error *error)
 {
 	uint32_t options = sandbox->row.options & ~(uint32_t)OPTION_DRAIN_DELETE;
-	if (sandbox->row.state == SANDBOX_DELETING)
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is being deleted",
-				 sandbox->row.id.text);
+	if (sandbox_check_kept(sandbox, error) < 0)
+		return -1;
 	if (waiter_add(sandbox, &sandbox->life->drained, done, data, 0, false, error) < 0)
 		return -1;
 	if (drain_store(sandbox, clock_wall() + timeout_seconds * NSEC_PER_SEC,

@@ -138,27 +138,18 @@ static void put_stream(struct json_writer *writer, const char *key,
 /* How it ended, for people. */
 static void describe_end(const struct exec_row *row, char *to, size_t room)
 {
-	switch ((enum exec_end)row->end) {
-	case EXEC_END_EXITED:
+	if (row->end == EXEC_END_EXITED)
 		snprintf(to, room, "exit status %u", row->code);
-		return;
-	case EXEC_END_SIGNALED:
+	else if (row->end == EXEC_END_TOO_MANY_PROCESSES)
+		snprintf(to, room, "signal %u: %s", row->code, EXEC_TOO_MANY_PROCESSES);
+	else if (row->end == EXEC_END_SIGNALED)
 		snprintf(to, room, "signal %u%s", row->code,
 			 row->oom_killed ? ": out of memory" : "");
-		return;
-	case EXEC_END_TIMED_OUT:
-		snprintf(to, room, "timed out");
-		return;
-	case EXEC_END_CANCELLED:
-		snprintf(to, room, "interrupted");
-		return;
-	case EXEC_END_TOO_MANY_PROCESSES:
-		snprintf(to, room, "signal %u: %s", row->code, EXEC_TOO_MANY_PROCESSES);
-		return;
-	case EXEC_END_LOST:
-		break;
-	}
-	snprintf(to, room, "%s", COMMAND_LOST);
+	else
+		snprintf(to, room, "%s",
+			 row->end == EXEC_END_TIMED_OUT   ? "timed out"
+			 : row->end == EXEC_END_CANCELLED ? "interrupted"
+							  : COMMAND_LOST);
 }
 
 static void put_end(struct json_writer *writer, const struct command_state *state,

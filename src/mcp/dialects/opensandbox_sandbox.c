@@ -189,8 +189,9 @@ static void counted(void *data, const struct error *error)
 
 static void count(struct mcp_request *request, struct sandbox *sandbox)
 {
+	const struct state_facts *facts = state_facts(sandbox->row.state);
 	struct error error;
-	if (sandbox->row.state != SANDBOX_RUNNING && sandbox->row.state != SANDBOX_PAUSED) {
+	if (!facts->lives || facts->passing) {
 		reply_metrics(request, sandbox);
 		return;
 	}
@@ -242,7 +243,7 @@ static void check_health(struct mcp_request *request, struct sandbox *sandbox)
 	static const struct file_records records = {.entry = seen, .done = looked};
 	const struct file_place root = {.principal = &request->principal, .path = "/"};
 	struct error error;
-	if (sandbox->row.state != SANDBOX_RUNNING || !sandbox->guest || !sandbox->guest_ready) {
+	if (!sandbox_may_exec(sandbox)) {
 		reply_health(request, false);
 		return;
 	}

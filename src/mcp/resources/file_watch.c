@@ -72,7 +72,7 @@ static void begin(struct file_watch *file, struct sandbox *sandbox)
 	static const struct file_callbacks callbacks = {.on_data = watch_data,
 							.on_done = watch_done};
 	struct error error;
-	if (file->handle || sandbox->row.state != SANDBOX_RUNNING || !sandbox->guest_ready) {
+	if (file->handle || !sandbox_may_exec(sandbox)) {
 		file->missed |= !file->handle;
 		return;
 	}

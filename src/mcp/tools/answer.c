@@ -100,41 +100,29 @@ static void append_duration(struct buffer *to, uint64_t nanoseconds)
 static void append_end(struct buffer *to, const struct exec *exec)
 {
 	const struct exec_row *row = &exec->row;
-	enum sandbox_state state = (enum sandbox_state)exec->sandbox->row.state;
-	bool deleted = state == SANDBOX_DELETING || state == SANDBOX_ENDED;
-	int code = exec_exit_code(row);
+	bool deleted = state_facts(exec->sandbox->row.state)->going;
+	bool lost = row->end == EXEC_END_LOST;
 	const char *name = row->code < NSIG ? sigabbrev_np((int)row->code) : NULL;
-	switch ((enum exec_end)row->end) {
-	case EXEC_END_EXITED:
-		add(to, "[exit code %d", code);
-		append_duration(to, row->wall_ns);
-		break;
-	case EXEC_END_SIGNALED:
-		add(to, "[killed by SIG%s%s, exit code %d", name ? name : "?",
-		    row->oom_killed ? ": out of memory" : "", code);
-		append_duration(to, row->wall_ns);
-		break;
-	case EXEC_END_TIMED_OUT:
-		add(to, "[timed out after %g s and was killed with all it started, exit code %d",
-		    row->timeout_ms / 1000.0, code);
-		break;
-	case EXEC_END_TOO_MANY_PROCESSES:
-		add(to,
-		    "[killed with all it started: " EXEC_TOO_MANY_PROCESSES
-		    " of %u (pids), exit code %d",
-		    exec->sandbox->row.limits.pids, code);
-		append_duration(to, row->wall_ns);
-		break;
-	case EXEC_END_CANCELLED:
-		add(to, "[killed, exit code %d", code);
-		append_duration(to, row->wall_ns);
-		break;
-	case EXEC_END_LOST:
-		add(to, "[lost: %s; its exit code is not known",
+	add(to, "[");
+	if (row->end == EXEC_END_SIGNALED)
+		add(to, "killed by SIG%s%s, ", name ? name : "?",
+		    row->oom_killed ? ": out of memory" : "");
+	else if (row->end == EXEC_END_TIMED_OUT)
+		add(to, "timed out after %g s and was killed with all it started, ",
+		    row->timeout_ms / 1000.0);
+	else if (row->end == EXEC_END_TOO_MANY_PROCESSES)
+		add(to, "killed with all it started: " EXEC_TOO_MANY_PROCESSES " of %u (pids), ",
+		    exec->sandbox->row.limits.pids);
+	else if (row->end == EXEC_END_CANCELLED)
+		add(to, "killed, ");
+	else if (lost)
+		add(to, "lost: %s; its exit code is not known",
 		    deleted ? "its sandbox was ended while it ran"
 			    : "its sandbox stopped, or its processes were killed from inside");
-		break;
-	}
+	if (!lost)
+		add(to, "exit code %d", exec_exit_code(row));
+	if (!lost && row->end != EXEC_END_TIMED_OUT)
+		append_duration(to, row->wall_ns);
 	if (row->oom_killed && row->end != EXEC_END_SIGNALED)
 		add(to, "; a process ran out of memory");
 }

@@ -31,7 +31,7 @@ struct job_list {
 static bool list_one(void *data, const struct exec_row *row)
 {
 	struct job_list *list = data;
-	bool ended = row->state == EXEC_ENDED || row->state == EXEC_FAILED;
+	bool ended = exec_row_ended(row);
 	struct buffer line DONE_BUFFER = BUFFER(KIB);
 	const char *command = row->command ? row->command : "";
 	size_t shown = text_utf8_prefix(command, MIN(strlen(command), (size_t)COMMAND_SHOWN));

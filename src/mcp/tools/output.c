@@ -359,14 +359,15 @@ static size_t newest_lines(struct exec *exec, enum exec_stream stream, uint64_t 
 	return size - skip;
 }
 
-bool output_progress(struct mcp_request *request, struct output_follower *follower,
-		     struct exec *exec)
+/* What has come since. true: there is more that may not be sent yet. */
+static bool follow_send(struct follow *follow, struct exec *exec)
 {
+	struct mcp_request *request = follow->request;
 	if (!request->open || (!request->progress_token && !request->task))
 		return false;
 	bool news = false;
 	for (int i = 0; i < 2; i++)
-		news |= exec_total(exec, EXEC_STDOUT + i) > follower->sent[i];
+		news |= exec_total(exec, EXEC_STDOUT + i) > follow->sent[i];
 	if (!news)
 		return false;
 	if (clock_monotonic() < request->progress_due)
@@ -376,7 +377,7 @@ bool output_progress(struct mcp_request *request, struct output_follower *follow
 	uint64_t binary = 0;
 	for (int i = 0; i < 2; i++) {
 		size_t size =
-		    newest_lines(exec, EXEC_STDOUT + i, &follower->sent[i], text, sizeof(text));
+		    newest_lines(exec, EXEC_STDOUT + i, &follow->sent[i], text, sizeof(text));
 		if (!output_is_binary(text, size))
 			output_visible(&message, text, size, &binary);
 	}
@@ -401,7 +402,7 @@ static void follow_look(void *data)
 		return;
 	/* A message may be what shows that the client is gone: then all this is over after it. */
 	mcp_hold(request);
-	if (output_progress(request, &follow->follower, exec))
+	if (follow_send(follow, exec))
 		follow->alarm =
 		    alarm_after(request->core->loop, MCP_PROGRESS_MS, follow_look, follow);
 	mcp_release(request);

@@ -47,18 +47,10 @@ bool output_is_binary(const char *data, size_t size);
 /* A line end where the last line has none. */
 void output_end_line(struct buffer *to);
 
-/* What has come since, as progress messages, whole lines. true: there is more that may not be sent
- * yet, so call again in MCP_PROGRESS_MS. */
-struct output_follower {
-	uint64_t sent[2];
-};
-bool output_progress(struct mcp_request *request, struct output_follower *follower,
-		     struct exec *exec);
-
 /* What a command prints, as progress of the request that waits for it: as it comes, and what may
  * not be sent yet a little later. */
 struct follow {
-	struct output_follower follower;
+	uint64_t sent[2];        /* of the two streams: what comes from there on is told */
 	struct id sandbox, exec; /* whose output it is */
 	struct mcp_request *request;
 	struct alarm *alarm;

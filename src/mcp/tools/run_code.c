@@ -27,7 +27,7 @@ static void changed(void *data, struct code_context *context, const struct code_
 	if (!exec)
 		return;
 	/* What was printed before it is not its. */
-	uint64_t *sent = running->follow.follower.sent;
+	uint64_t *sent = running->follow.sent;
 	sent[0] = MAX(sent[0], cell->out_begin);
 	sent[1] = MAX(sent[1], cell->err_begin);
 	tool_exec_changed(running, exec);
