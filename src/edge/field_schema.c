@@ -102,8 +102,11 @@ static void put_shape(struct json_writer *writer, const struct field *field, enu
 		put_items(writer, field, form);
 	else if (field->words)
 		put_words(writer, field->words);
-	if (field->type == FIELD_PAIRS)
-		put_json(writer, "additionalProperties", "{\"type\":\"string\"}", 17);
+	if (field->type == FIELD_PAIRS) {
+		const char *type = field->flags & FIELD_NULLS ? "{\"type\":[\"string\",\"null\"]}"
+							      : "{\"type\":\"string\"}";
+		put_json(writer, "additionalProperties", type, strlen(type));
+	}
 	if (field->flags & FIELD_MCP_MIN && form == FIELDS_MCP)
 		put_uint(writer, "minimum", field->min);
 	if (!bounds)

@@ -421,7 +421,7 @@ int field_parse(json_t *object, const struct field *field, enum field_form form,
 		take_as_meant(object, field);
 	json_t *value = json_object_get(object, field->name);
 	bool given = value && !json_is_null(value);
-	tell_given(field, given, into);
+	tell_given(field, given || (value && field->flags & FIELD_NULLS), into);
 	if (given)
 		return take(field, value, config, to, error);
 	if (field->flags & FIELD_REQUIRED)

@@ -40,6 +40,7 @@ enum field_flag {
 	FIELD_MCP_MIN = 1 << 3,       /* `min` is told by MCP too, which tells no other bound */
 	FIELD_WORDS_TOLD = 1 << 4,    /* `words` are only told: others get an answer of their own */
 	FIELD_REQUIRED_TOLD = 1 << 5, /* so is that it is required */
+	FIELD_NULLS = 1 << 6, /* null counts as given; of a FIELD_PAIRS, values may be null */
 };
 
 struct field {
