@@ -29,6 +29,8 @@ struct mcp_tool {
 	const char *input;  /* of a dialect's, in place of `fields`: JSON schema, as it is listed */
 	const char *output; /* JSON schema of structuredContent, or NULL */
 	const char *meta;   /* JSON of _meta, or NULL */
+	/* Of TOOL_UNBOUND: what a bound token's refusal ends with, or NULL. */
+	const char *unbound;
 	const char *example; /* arguments of a good call, for errors; NULL: none is shown */
 	enum scope scope;
 	uint32_t toolsets;

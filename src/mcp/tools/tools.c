@@ -303,7 +303,11 @@ void tools_call(struct mcp_request *request)
 		return;
 	request->tool = tool;
 	if (token_admit(&request->principal, tool->scope, tool->hints & TOOL_UNBOUND, &error) < 0) {
-		mcp_fail(request, &error);
+		if (tool->unbound)
+			content_refuse(request, "This token is for sandbox %s alone and %s.",
+				       request->principal.sandbox.text, tool->unbound);
+		else
+			mcp_fail(request, &error);
 		return;
 	}
 	if (refuse_incapable(request, tool))
