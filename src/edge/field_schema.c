@@ -27,7 +27,7 @@ static void put_milli(struct json_writer *writer, const char *key, uint64_t mill
 static void put_bounds(struct json_writer *writer, const struct field *field, const char *min,
 		       const char *max)
 {
-	if (field->min || field->type == FIELD_UINT)
+	if (field->min || field->type == FIELD_UINT || field->type == FIELD_NUMBER)
 		put_uint(writer, min, field->min);
 	if (field->max)
 		put_uint(writer, max, field->max);
@@ -49,16 +49,15 @@ static void put_items(struct json_writer *writer, const struct field *field, enu
 static void put_members(struct json_writer *writer, const struct field *fields,
 			enum field_form form)
 {
+	const struct field *field;
 	bool required = false;
 	put_text(writer, "type", "object");
 	put_object(writer, "properties");
-	for (const struct field *field = fields; field && field->name; field++)
-		if (field_shown(field, form))
-			put_field(writer, field->name, field, form);
+	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));)
+		put_field(writer, field->name, field, form);
 	put_object_end(writer);
-	for (const struct field *field = fields; field && field->name; field++) {
-		if (!(field->flags & (FIELD_REQUIRED | FIELD_REQUIRED_TOLD)) ||
-		    !field_shown(field, form))
+	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));) {
+		if (!(field->flags & (FIELD_REQUIRED | FIELD_REQUIRED_TOLD)))
 			continue;
 		if (!required)
 			put_array(writer, "required");
@@ -82,7 +81,7 @@ void put_fields(struct json_writer *writer, const char *key, const struct field 
 /* MCP tells types, words and sentences, and leaves the bounds to the errors. */
 static void put_shape(struct json_writer *writer, const struct field *field, enum field_form form)
 {
-	static const char *const types[FIELD_ANY + 1] = {
+	static const char *const types[FIELD_ROWS + 1] = {
 	    [FIELD_TEXT] = "string",   [FIELD_BOOL] = "boolean",  [FIELD_UINT] = "integer",
 	    [FIELD_INT] = "integer",   [FIELD_NUMBER] = "number", [FIELD_MILLI] = "number",
 	    [FIELD_OBJECT] = "object", [FIELD_PAIRS] = "object",  [FIELD_ARRAY] = "array",
@@ -103,8 +102,11 @@ static void put_shape(struct json_writer *writer, const struct field *field, enu
 		put_items(writer, field, form);
 	else if (field->words)
 		put_words(writer, field->words);
-	if (field->type == FIELD_PAIRS)
-		put_json(writer, "additionalProperties", "{\"type\":\"string\"}", 17);
+	if (field->type == FIELD_PAIRS) {
+		const char *type = field->flags & FIELD_NULLS ? "{\"type\":[\"string\",\"null\"]}"
+							      : "{\"type\":\"string\"}";
+		put_json(writer, "additionalProperties", type, strlen(type));
+	}
 	if (field->flags & FIELD_MCP_MIN && form == FIELDS_MCP)
 		put_uint(writer, "minimum", field->min);
 	if (!bounds)
@@ -115,13 +117,9 @@ static void put_shape(struct json_writer *writer, const struct field *field, enu
 		put_bounds(writer, field, "minItems", "maxItems");
 	else if (field->type == FIELD_PAIRS)
 		put_bounds(writer, field, "minProperties", "maxProperties");
-	else if (field->type == FIELD_UINT)
+	else if (field->type == FIELD_UINT || field->type == FIELD_NUMBER)
 		put_bounds(writer, field, "minimum", "maximum");
-	else if (field->type == FIELD_NUMBER)
-		put_number(writer, "minimum", 0);
-	if (field->type == FIELD_NUMBER && field->max)
-		put_uint(writer, "maximum", field->max);
-	if (field->type == FIELD_MILLI) {
+	else if (field->type == FIELD_MILLI) {
 		put_milli(writer, "minimum", field->min);
 		put_milli(writer, "maximum", field->max);
 	}

@@ -26,6 +26,7 @@ static int refuse_type(const struct field *field, struct error *error)
 	    [FIELD_PAIRS] = "an object",
 	    [FIELD_ARRAY] = "an array",
 	    [FIELD_ANY] = "a value",
+	    [FIELD_ROWS] = "a value",
 	};
 	return error_set(error, ERROR_INVALID, "field `%s` must be %s", field->name,
 			 names[field->type]);
@@ -158,6 +159,7 @@ static int take(const struct field *field, json_t *value, const struct config *c
 			return refuse_type(field, error);
 		break;
 	case FIELD_ANY:
+	case FIELD_ROWS:
 		break;
 	}
 	*(json_t **)to = value;
@@ -216,19 +218,33 @@ static const struct {
     {"lang", "language"},
 };
 
-bool field_shown(const struct field *field, enum field_form form)
+const struct field *field_next(struct field_walk *walk)
 {
-	return !(field->flags & (form == FIELDS_MCP ? FIELD_REST_ONLY : FIELD_MCP_ONLY));
+	uint32_t others = walk->form == FIELDS_MCP ? FIELD_REST_ONLY : FIELD_MCP_ONLY;
+	while (walk->next) {
+		const struct field *field = walk->next++, *outer = walk->outer;
+		if (!field->name) {
+			walk->next = outer ? outer + 1 : NULL;
+			walk->outer = NULL;
+		} else if (field->type == FIELD_ROWS) {
+			walk->next = field->inner;
+			walk->outer = field;
+		} else if (!(field->flags & others) &&
+			   !(outer && outer->words && word_known(outer->words, field->name))) {
+			return field;
+		}
+	}
+	return NULL;
 }
 
 const struct field *field_find(const struct field *fields, enum field_form form, const char *name,
 			       size_t size)
 {
-	for (const struct field *field = fields; field && field->name; field++)
-		if (field_shown(field, form) && strlen(field->name) == size &&
-		    memcmp(field->name, name, size) == 0)
-			return field;
-	return NULL;
+	const struct field *field;
+	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));)
+		if (strlen(field->name) == size && memcmp(field->name, name, size) == 0)
+			break;
+	return field;
 }
 
 /* How many letters have to be put in, taken out or changed; the case does not count. */
@@ -257,19 +273,18 @@ static size_t edits_between(const char *a, const char *b)
 static const struct field *field_meant(const struct field *fields, enum field_form form,
 				       const char *name)
 {
-	const struct field *nearest = NULL;
+	const struct field *field, *nearest = NULL;
 	size_t distance = 3;
 	for (size_t i = 0; i < ARRAY_SIZE(known_elsewhere); i++) {
 		const char *ours = known_elsewhere[i].ours;
-		const struct field *field = field_find(fields, form, ours, strlen(ours));
+		field = field_find(fields, form, ours, strlen(ours));
 		if (field && strcasecmp(known_elsewhere[i].theirs, name) == 0)
 			return field;
 	}
-	for (const struct field *field = fields; field && field->name; field++) {
+	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));) {
 		size_t edits = edits_between(name, field->name);
 		/* Two letters of three are no misspelling. */
-		if (field_shown(field, form) && edits < distance &&
-		    edits * 2 < strlen(field->name)) {
+		if (edits < distance && edits * 2 < strlen(field->name)) {
 			nearest = field;
 			distance = edits;
 		}
@@ -327,6 +342,7 @@ static json_t *value_meant(const struct field *field, const char *text, size_t s
 		break;
 	case FIELD_TEXT:
 	case FIELD_ANY:
+	case FIELD_ROWS:
 		break;
 	}
 	return value;
@@ -354,24 +370,21 @@ static void pairs_to_text(json_t *json)
 	}
 }
 
-static void take_as_meant(json_t *object, const struct field *fields)
+static void take_as_meant(json_t *object, const struct field *field)
 {
-	for (const struct field *field = fields; field && field->name; field++) {
-		json_t *given = json_object_get(object, field->name);
-		/* 30.0 is 30. */
-		double real = json_real_value(given);
-		json_t *value = NULL;
-		if (json_is_string(given))
-			value =
-			    value_meant(field, json_string_value(given), json_string_length(given));
-		else if (json_is_real(given) && fabs(real) < 9e15 && floor(real) == real &&
-			 (field->type == FIELD_INT || (field->type == FIELD_UINT && real >= 0)))
-			value = json_integer((json_int_t)real);
-		if (value && json_object_set_new(object, field->name, value) < 0)
-			abort();
-		if (field->type == FIELD_PAIRS)
-			pairs_to_text(json_object_get(object, field->name));
-	}
+	json_t *given = json_object_get(object, field->name);
+	/* 30.0 is 30. */
+	double real = json_real_value(given);
+	json_t *value = NULL;
+	if (json_is_string(given))
+		value = value_meant(field, json_string_value(given), json_string_length(given));
+	else if (json_is_real(given) && fabs(real) < 9e15 && floor(real) == real &&
+		 (field->type == FIELD_INT || (field->type == FIELD_UINT && real >= 0)))
+		value = json_integer((json_int_t)real);
+	if (value && json_object_set_new(object, field->name, value) < 0)
+		abort();
+	if (field->type == FIELD_PAIRS)
+		pairs_to_text(json_object_get(object, field->name));
 }
 
 /* --- an object --- */
@@ -400,13 +413,15 @@ static int check_names(const json_t *object, const struct field *fields, enum fi
 	return 0;
 }
 
-static int parse_field(const json_t *object, const struct field *field, const struct config *config,
-		       void *into, struct error *error)
+int field_parse(json_t *object, const struct field *field, enum field_form form,
+		const struct config *config, void *into, struct error *error)
 {
 	char *to = (char *)into + field->at;
+	if (form == FIELDS_MCP)
+		take_as_meant(object, field);
 	json_t *value = json_object_get(object, field->name);
 	bool given = value && !json_is_null(value);
-	tell_given(field, given, into);
+	tell_given(field, given || (value && field->flags & FIELD_NULLS), into);
 	if (given)
 		return take(field, value, config, to, error);
 	if (field->flags & FIELD_REQUIRED)
@@ -419,49 +434,20 @@ static int parse_field(const json_t *object, const struct field *field, const st
 int fields_parse(const json_t *object, const struct field *fields, enum field_form form,
 		 const struct config *config, void *into, struct error *error)
 {
-	if (form == FIELDS_MCP)
-		take_as_meant((json_t *)object, fields);
+	const struct field *field;
 	if (check_names(object, fields, form, error) < 0)
 		return -1;
-	for (const struct field *field = fields; field && field->name; field++)
-		if (field_shown(field, form) && parse_field(object, field, config, into, error) < 0)
+	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));)
+		if (field_parse((json_t *)object, field, form, config,
+				(char *)into + (walk.outer ? walk.outer->at : 0), error) < 0)
 			return -1;
-	return 0;
-}
-
-int json_fields(const json_t *object, const struct field_to *fields, size_t count,
-		enum field_form form, struct error *error)
-{
-	enum { ROWS_MAX = 32 };
-	struct field rows[ROWS_MAX + 1] = {0};
-	if (count > ROWS_MAX)
-		abort();
-	for (size_t i = 0; i < count; i++)
-		rows[i] = (struct field){fields[i].name,
-					 fields[i].type,
-					 0,
-					 sizeof(uint64_t),
-					 fields[i].required ? FIELD_REQUIRED : 0,
-					 fields[i].min,
-					 fields[i].max};
-	if (form == FIELDS_MCP)
-		take_as_meant((json_t *)object, rows);
-	if (check_names(object, rows, form, error) < 0)
-		return -1;
-	for (size_t i = 0; i < count; i++) {
-		const json_t *value = json_object_get(object, fields[i].name);
-		if (fields[i].present)
-			*fields[i].present = value && !json_is_null(value);
-		if (parse_field(object, &rows[i], NULL, fields[i].to, error) < 0)
-			return -1;
-	}
 	return 0;
 }
 
 void fields_names(const struct field *fields, enum field_form form, struct buffer *to)
 {
-	for (const struct field *field = fields; field && field->name; field++)
-		if (field_shown(field, form))
-			(void)!buffer_printf(to, "%s%s%s", to->size > 0 ? ", " : "", field->name,
-					     field->flags & FIELD_REQUIRED ? " (required)" : "");
+	const struct field *field;
+	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));)
+		(void)!buffer_printf(to, "%s%s%s", to->size > 0 ? ", " : "", field->name,
+				     field->flags & FIELD_REQUIRED ? " (required)" : "");
 }

@@ -29,6 +29,8 @@ enum field_type {
 	FIELD_ARRAY,  /* json_t *, borrowed; of `words`, of objects by `inner`, else of strings; min
 		       * and max, the number of its items, are only told */
 	FIELD_ANY,    /* json_t *, borrowed */
+	FIELD_ROWS,   /* the rows of `inner` stand here, without those that `words` names; they fill
+		       * the struct that is the member. `inner` has no row of this type. */
 };
 
 enum field_flag {
@@ -38,6 +40,7 @@ enum field_flag {
 	FIELD_MCP_MIN = 1 << 3,       /* `min` is told by MCP too, which tells no other bound */
 	FIELD_WORDS_TOLD = 1 << 4,    /* `words` are only told: others get an answer of their own */
 	FIELD_REQUIRED_TOLD = 1 << 5, /* so is that it is required */
+	FIELD_NULLS = 1 << 6, /* null counts as given; of a FIELD_PAIRS, values may be null */
 };
 
 struct field {
@@ -93,6 +96,7 @@ struct field {
 #define FIELD_PAIRS_AT(owner, member) FIELD_AT(FIELD_PAIRS, owner, member, json_t *)
 #define FIELD_ARRAY_AT(owner, member) FIELD_AT(FIELD_ARRAY, owner, member, json_t *)
 #define FIELD_ANY_AT(owner, member) FIELD_AT(FIELD_ANY, owner, member, json_t *)
+#define FIELD_ROWS_AT(owner, member, ctype) "", FIELD_AT(FIELD_ROWS, owner, member, ctype)
 
 enum field_form {
 	FIELDS_REST,
@@ -105,9 +109,18 @@ enum field_form {
  * FIELDS_MCP may change the object. */
 NODISCARD int fields_parse(const json_t *object, const struct field *fields, enum field_form form,
 			   const struct config *config, void *into, struct error *error);
+/* The same for one row alone. */
+NODISCARD int field_parse(json_t *object, const struct field *field, enum field_form form,
+			  const struct config *config, void *into, struct error *error);
 
-/* Does the form have that row? */
-bool field_shown(const struct field *field, enum field_form form);
+/* Goes over the rows that the form has, also those that stand in another table:
+ *     for (struct field_walk walk = {form, fields}; (field = field_next(&walk));) */
+struct field_walk {
+	enum field_form form;
+	const struct field *next;  /* NULL: that was all */
+	const struct field *outer; /* the row whose rows these are */
+};
+const struct field *field_next(struct field_walk *walk);
 /* The row of that name; NULL: there is none. */
 const struct field *field_find(const struct field *fields, enum field_form form, const char *name,
 			       size_t size);
@@ -120,15 +133,3 @@ void put_fields(struct json_writer *writer, const char *key, const struct field 
 /* The JSON schema of one value. */
 void put_field(struct json_writer *writer, const char *key, const struct field *field,
 	       enum field_form form);
-
-/* The same for a table on the stack whose rows point to where each value goes. */
-struct field_to {
-	const char *name;
-	enum field_type type;
-	void *to;
-	bool required;
-	uint64_t min, max;
-	bool *present;
-};
-NODISCARD int json_fields(const json_t *object, const struct field_to *fields, size_t count,
-			  enum field_form form, struct error *error);

@@ -262,3 +262,108 @@ int sandbox_fields_check(struct sandbox_fields *fields, enum field_form form,
 		return -1;
 	return check_objects(fields, error);
 }
+
+/* --- a change of one --- */
+
+#undef AT
+#undef OF
+#define AT(kind, member) FIELD_##kind##_AT(struct sandbox_change_fields, member)
+#define OF(member) FIELD_GIVEN(struct sandbox_change_fields, member)
+
+const struct field sandbox_change_fields[] = {
+    {"timeout_seconds", AT(UINT, change.timeout_seconds), .max = SANDBOX_TIMEOUT_MAX,
+     .max_here = sandbox_timeout_here, .given = OF(change.timeout_set),
+     .rest = "From now; 0 = none. An idle time-out or persistent takes away one that is only the "
+	     "default."},
+    {"idle_timeout_seconds", AT(UINT, change.idle_timeout_seconds), .max = SANDBOX_TIMEOUT_MAX,
+     .given = OF(change.idle_timeout_set), .rest = "0 = off."},
+    {"ttl_seconds", AT(UINT, ttl_seconds), FIELD_REST_ONLY, 0, SANDBOX_TIMEOUT_MAX,
+     .given = OF(ttl_set), .rest = "Another name of idle_timeout_seconds."},
+    {"auto_pause_seconds", AT(UINT, change.auto_pause_seconds), FIELD_REST_ONLY, 0,
+     SANDBOX_TIMEOUT_MAX, .given = OF(change.auto_pause_set), .rest = "0 = off."},
+    {"name", AT(ANY, name), FIELD_REST_ONLY | FIELD_NULLS, .given = OF(change.name_set),
+     .shape = "\"type\":[\"string\",\"null\"]," NAME_PATTERN,
+     .rest = "null: none any more. Its host name inside changes with its next start."},
+    {"name", AT(TEXT, change.name), FIELD_MCP_ONLY, 1, NAME_MAX_LENGTH,
+     .given = OF(change.name_set)},
+    {"metadata", AT(PAIRS, metadata), FIELD_REST_ONLY | FIELD_NULLS, .max = SANDBOX_METADATA_MAX,
+     .rest = "Merged in; null removes a key."},
+    {"labels", AT(PAIRS, labels), .shape = LABELS_SHAPE_OF("[\"string\",\"null\"]"),
+     .rest = "Merged in; null removes a key."},
+    {"persistent", AT(BIT, change.options), FIELD_REST_ONLY, .bit = OPTION_PERSISTENT,
+     .given = FIELD_GIVEN_BIT(struct sandbox_change_fields, change.options_mask)},
+    {"wake_on_read", AT(BIT, change.options), FIELD_REST_ONLY, .bit = OPTION_WAKE_ON_READ,
+     .given = FIELD_GIVEN_BIT(struct sandbox_change_fields, change.options_mask)},
+    {"size", AT(TEXT, size), FIELD_REST_ONLY, .words = SANDBOX_SIZE_NAMES},
+    {"cpu", AT(MILLI, change.limits.cpu_millis), FIELD_REST_ONLY, SANDBOX_CPU_MILLIS_MIN,
+     SANDBOX_CPU_MILLIS_MAX, .of = "vCPUs"},
+    {"memory_mb", AT(UINT, change.limits.memory), FIELD_REST_ONLY, SANDBOX_MEMORY_MIN / MIB,
+     SANDBOX_MEMORY_MAX / MIB, .unit = MIB},
+    {"pids", AT(UINT, change.limits.pids), FIELD_REST_ONLY, SANDBOX_PIDS_MIN, SANDBOX_PIDS_MAX},
+    {"disk_mb", AT(ANY, disk), FIELD_REST_ONLY, .given = OF(disk_set),
+     .rest = "501: the disk keeps its size."},
+    {0},
+};
+
+void sandbox_change_done(struct sandbox_change_fields *fields)
+{
+	free(fields->metadata_pairs);
+	free(fields->label_pairs);
+}
+
+/* A merge patch (RFC 7396) of strings: null removes a key. */
+static int merge_pairs(const char *name, const json_t *json, size_t count_max,
+		       struct pair **ret_pairs, size_t *ret_count, struct error *error)
+{
+	size_t count = json ? json_object_size(json) : 0, at = 0;
+	const char *key;
+	json_t *value;
+	if (count == 0)
+		return 0;
+	if (count > count_max)
+		return error_set(error, ERROR_INVALID, "field `%s` has %zu entries; at most %zu",
+				 name, count, count_max);
+	struct pair *pairs = *ret_pairs = calloc(count, sizeof(*pairs));
+	if (!pairs)
+		abort();
+	json_object_foreach((json_t *)json, key, value)
+	{
+		if (!json_is_string(value) && !json_is_null(value))
+			return error_set(error, ERROR_INVALID,
+					 "field `%s`: the value of `%.100s` must be a string, or "
+					 "null to remove it",
+					 name, key);
+		pairs[at++] = (struct pair){key, json_string_value(value)};
+	}
+	*ret_count = count;
+	return 0;
+}
+
+int sandbox_change_check(struct sandbox_change_fields *fields, struct error *error)
+{
+	struct sandbox_change *change = &fields->change;
+	if (fields->name && !json_is_string(fields->name))
+		return error_set(error, ERROR_INVALID,
+				 "field `name` must be a string, or null for none");
+	if (fields->name)
+		change->name = json_string_value(fields->name);
+	if (fields->disk_set)
+		return error_set(error, ERROR_UNSUPPORTED,
+				 "the disk of a sandbox cannot be changed after its creation; cpu, "
+				 "memory and pids can");
+	if (change->idle_timeout_set && fields->ttl_set)
+		return error_set(error, ERROR_INVALID,
+				 "`ttl_seconds` and `idle_timeout_seconds` are the same: give one");
+	if (fields->ttl_set)
+		change->idle_timeout_seconds = fields->ttl_seconds;
+	change->idle_timeout_set |= fields->ttl_set;
+	if (sandbox_size_fill(fields->size, NULL, &change->limits, error) < 0 ||
+	    merge_pairs("metadata", fields->metadata, SANDBOX_METADATA_MAX, &fields->metadata_pairs,
+			&change->metadata_count, error) < 0 ||
+	    merge_pairs("labels", fields->labels, LABELS_MAX, &fields->label_pairs,
+			&change->label_count, error) < 0)
+		return -1;
+	change->metadata = fields->metadata_pairs;
+	change->labels = fields->label_pairs;
+	return 0;
+}

@@ -11,10 +11,11 @@
 /* What the JSON schema of a name and of labels says beyond their type. */
 #define NAME_SHAPE "\"type\":\"string\"," NAME_PATTERN
 #define NAME_PATTERN "\"pattern\":\"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$\""
-#define LABELS_SHAPE                                                                               \
+#define LABELS_SHAPE LABELS_SHAPE_OF("\"string\"")
+#define LABELS_SHAPE_OF(types)                                                                     \
 	"\"type\":\"object\",\"maxProperties\":32,\"propertyNames\":{\"pattern\":"                 \
-	"\"^[a-zA-Z0-9._/-]{1,63}$\"},\"additionalProperties\":{\"type\":\"string\","              \
-	"\"maxLength\":63}"
+	"\"^[a-zA-Z0-9._/-]{1,63}$\"},\"additionalProperties\":{\"type\":" types                   \
+	",\"maxLength\":63}"
 
 /* What does not exist yet, one field each: only an empty value is taken. */
 #define SANDBOX_UNSUPPORTED 5
@@ -43,6 +44,19 @@ extern const struct field mount_fields[];
 NODISCARD int sandbox_fields_check(struct sandbox_fields *fields, enum field_form form,
 				   const struct config *config, struct error *error);
 void sandbox_fields_done(struct sandbox_fields *fields);
+
+/* What can be changed of one: PATCH /v1/sandboxes/{sandbox}, extend_sandbox. Zeroed before. */
+struct sandbox_change_fields {
+	struct sandbox_change change; /* whole after sandbox_change_check() */
+	json_t *name, *metadata, *labels, *disk;
+	const char *size;
+	uint32_t ttl_seconds;
+	bool ttl_set, disk_set;
+	struct pair *metadata_pairs, *label_pairs;
+};
+extern const struct field sandbox_change_fields[];
+NODISCARD int sandbox_change_check(struct sandbox_change_fields *fields, struct error *error);
+void sandbox_change_done(struct sandbox_change_fields *fields);
 
 /* cpu and memory by the name of a size (one of SANDBOX_SIZE_NAMES), where a number does not say it.
  * config: NULL, or whose maximum it must fit. */

@@ -102,9 +102,10 @@ class Admin(DaemonTest):
 
     def test_bad_budgets(self):
         budget = {"workspace": "poor", "what": "creates", "period": "day"}
-        for change, words in (({"what": "gold"}, "one of sandboxes, vcpus"), ({"period": "year"}, "now, minute, day or month"),
+        for change, words in (({"what": "gold"}, "there are sandboxes, vcpus"), ({"period": "year"}, "now, minute, day and month"),
                               ({"what": "vcpus"}, "has the period now, not day"), ({"workspace": "no/pe"}, "use 1 to 63 characters"),
                               ({"maximum": -1}, "`maximum` must be a number"), ({"maximum": 1e18}, "too large"),
+                              ({"what": "sandboxes", "period": "now", "maximum": 2.5}, "must be a whole number"),
                               ({"maximum": "many"}, "`maximum`"), ({"workspace": None}, "`workspace` is missing")):
             self.assertIn(words, self.wrong("set_budget", **{**budget, **change}))
         self.assertIn("Give `what` and `period`", self.wrong("remove_budget", workspace="poor", what="creates"))

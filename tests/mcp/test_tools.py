@@ -112,13 +112,15 @@ class Sandboxes:
         record = api.get("/v1/sandboxes/" + sandbox)
         self.assertEqual((record["timeout_seconds"], record["name"], record["labels"]), (3600, "long", {"a": "b"}))
         for arguments, words in (({}, "`timeout_seconds`"), ({"sandbox_id": "long"}, "`timeout_seconds`"),
-                                 ({"sandbox_id": "long", "timeout_seconds": 0}, "`timeout_seconds`"),
+                                 ({"sandbox_id": "long", "timeout_seconds": -1}, "`timeout_seconds`"),
                                  ({"sandbox_id": "long", "name": "new"}, "another name"),
                                  ({"sandbox_id": "long", "name": "No"}, "a-z"),
                                  ({"sandbox_id": "long", "labels": {"": "x"}}, "label"),
                                  ({"sandbox_id": "none", "timeout_seconds": 5}, "no sandbox `none`")):
             self.assertIn(words, self.wrong("extend_sandbox", mcp=more, **arguments), arguments)
         self.assertEqual(api.get("/v1/sandboxes/" + sandbox)["timeout_seconds"], 3600)
+        self.assertNotIn("ends in", self.text("extend_sandbox", mcp=more, sandbox_id="long", timeout_seconds=0))
+        self.assertIsNone(api.get("/v1/sandboxes/" + sandbox)["timeout_seconds"])
 
     def test_name_taken(self):
         self.create(name="mine")

@@ -5,11 +5,11 @@
 #include <errno.h>
 
 #include "api/api.h"
-#include "api/exec/ask.h"
 #include "api/openapi.h"
 #include "base/base64.h"
 #include "base/text.h"
 #include "edge/call.h"
+#include "edge/exec_fields.h"
 
 TEST_MAIN
 
@@ -353,21 +353,23 @@ TEST(writer_says_when_full)
 	CHECK(writer.full);
 }
 
-static int ask(const char *text, struct error *error, void (*look)(const struct exec_ask *ask))
+static int ask(const char *text, struct error *error, void (*look)(const struct exec_fields *ask))
 {
 	json_t *json = NULL;
-	struct exec_ask parsed;
+	struct exec_fields parsed = {0};
 	if (json_parse(text, strlen(text), &json, error) < 0)
 		return -2;
-	int result = exec_ask_parse(json, &parsed, error);
+	int result = fields_parse(json, exec_fields, FIELDS_REST, NULL, &parsed, error);
+	if (result == 0)
+		result = exec_fields_check(&parsed, FIELDS_REST, error);
 	if (result == 0 && look)
 		look(&parsed);
-	exec_ask_done(&parsed);
+	exec_fields_done(&parsed);
 	json_decref(json);
 	return result;
 }
 
-static void look_shell(const struct exec_ask *parsed)
+static void look_shell(const struct exec_fields *parsed)
 {
 	CHECK_INT(parsed->spec.argc, 3);
 	CHECK_TEXT(parsed->spec.argv[0], "/bin/sh");

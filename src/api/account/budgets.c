@@ -4,10 +4,10 @@
 #include "api/account/budget_record.h"
 
 #include "api/routes.h"
+#include "edge/account_fields.h"
 
 /* As many as there are kinds, and some that are given twice. */
 #define BUDGETS_MAX 64
-#define MAXIMUM_MAX 1e12
 
 void put_amount(struct json_writer *writer, const char *key, uint32_t what, uint64_t amount)
 {
@@ -77,66 +77,6 @@ static void workspace_budgets_get(struct call *call)
 		reply_budgets(call, call->parameters[0]);
 }
 
-static int parse_kind(const char *what, const char *period, uint32_t *ret_what,
-		      uint32_t *ret_period, struct error *error)
-{
-	*ret_what = budget_what_parse(what);
-	*ret_period = budget_period_parse(period);
-	if (*ret_what == 0)
-		return error_set(error, ERROR_INVALID,
-				 "there is no budget of \"%.64s\": there are sandboxes, vcpus, "
-				 "memory_mb, disk_mb, creates, execs, wall_seconds and cpu_seconds",
-				 what);
-	if (*ret_period == 0)
-		return error_set(error, ERROR_INVALID,
-				 "there is no period \"%.64s\": there are now, minute, day and "
-				 "month",
-				 period);
-	if (!budget_possible(*ret_what, *ret_period))
-		return error_set(
-		    error, ERROR_INVALID, "a budget of %s has the period %s, not %s", what,
-		    budget_possible(*ret_what, PERIOD_NOW) ? "now" : "minute, day or month",
-		    period);
-	return 0;
-}
-
-static int parse_maximum(const json_t *json, uint32_t what, int64_t *ret_maximum,
-			 struct error *error)
-{
-	double value = json_number_value(json);
-	uint64_t unit = budget_unit(what);
-	if (!json || json_is_null(json)) {
-		*ret_maximum = BUDGET_UNLIMITED;
-		return 0;
-	}
-	bool whole = unit == 1 || unit == MIB;
-	if (!json_is_number(json) || !(value >= 0) || value > MAXIMUM_MAX ||
-	    (whole && value != (double)(int64_t)value) || value * (double)unit >= 9e18)
-		return error_set(error, ERROR_INVALID,
-				 "field `maximum` of %s must be a %snumber that is not too large, "
-				 "or null for none",
-				 budget_what_name(what), whole ? "whole " : "");
-	*ret_maximum = (int64_t)(value * (double)unit + 0.5);
-	return 0;
-}
-
-struct budget_fields {
-	const char *what, *period;
-	json_t *maximum;
-};
-
-static const struct field budget_fields[] = {
-    {"what", FIELD_TEXT_AT(struct budget_fields, what), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1, 32,
-     .words = BUDGET_WHAT_NAMES},
-    {"period", FIELD_TEXT_AT(struct budget_fields, period), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1,
-     32, .words = BUDGET_PERIOD_NAMES,
-     .rest = "`now` for sandboxes, vcpus, memory_mb, disk_mb; the others for the rest."},
-    {"maximum", FIELD_ANY_AT(struct budget_fields, maximum),
-     .shape = "\"type\":[\"number\",\"null\"],\"minimum\":0",
-     .rest = "Null or left out: none, whatever the default."},
-    {0},
-};
-
 struct budget_list {
 	json_t *budgets;
 };
@@ -152,10 +92,9 @@ static int parse_budget(const json_t *json, struct budget_wish *wish, struct err
 	struct budget_fields asked = {0};
 	if (!json_is_object(json))
 		return error_set(error, ERROR_INVALID, "field `budgets` must hold objects");
-	if (fields_parse(json, budget_fields, FIELDS_REST, NULL, &asked, error) < 0 ||
-	    parse_kind(asked.what, asked.period, &wish->what, &wish->period, error) < 0)
+	if (fields_parse(json, budget_fields, FIELDS_REST, NULL, &asked, error) < 0)
 		return -1;
-	return parse_maximum(asked.maximum, wish->what, &wish->maximum, error);
+	return budget_fields_check(&asked, wish, error);
 }
 
 static int parse_budgets(const json_t *list, struct budget_wish wishes[BUDGETS_MAX],
@@ -209,7 +148,7 @@ static void workspace_budgets_delete(struct call *call)
 	if (result == 0)
 		result = query_text(call, "period", period, sizeof(period), false, &error);
 	if (result == 0 && (what[0] || period[0]))
-		result = parse_kind(what, period, &what_number, &period_number, &error);
+		result = budget_kind_parse(what, period, &what_number, &period_number, &error);
 	if (result == 0)
 		result = budget_remove(core, workspace_get(core, call->parameters[0]), what_number,
 				       period_number, &error);

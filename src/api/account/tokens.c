@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
+#include "edge/account_fields.h"
 
 static void put_token(struct json_writer *writer, const struct token_row *row, const char *text)
 {
@@ -28,74 +28,15 @@ static void put_token(struct json_writer *writer, const struct token_row *row, c
 	put_object_end(writer);
 }
 
-static int parse_scopes(const json_t *list, uint32_t *ret_scopes, struct error *error)
-{
-	size_t index;
-	json_t *item;
-	json_array_foreach((json_t *)list, index, item)
-	{
-		uint32_t scope = 0;
-		if (!json_is_string(item))
-			return error_set(error, ERROR_INVALID, "field `scopes` must hold strings");
-		if (scopes_parse(json_string_value(item), &scope, error) < 0)
-			return -1;
-		*ret_scopes |= scope;
-	}
-	if (*ret_scopes == 0)
-		return error_set(error, ERROR_INVALID, "field `scopes` must not be empty");
-	return 0;
-}
-
-struct token_fields {
-	struct token_spec spec;
-	json_t *scopes;
-};
-
-/* What a workspace's name, a label and a life may be: token_create() says it. */
-#define TEXT_63 "\"type\":\"string\",\"minLength\":1,\"maxLength\":63"
-
-static const struct field token_fields[] = {
-    {"workspace", FIELD_TEXT_AT(struct token_fields, spec.workspace), .shape = TEXT_63},
-    {"scopes", FIELD_ARRAY_AT(struct token_fields, scopes), FIELD_REQUIRED, 1,
-     .words = "sandboxes:read,sandboxes:write,admin"},
-    {"expires_seconds", FIELD_UINT_AT(struct token_fields, spec.expires_seconds),
-     .shape = "\"type\":\"integer\",\"minimum\":0,\"maximum\":3162240000", .rest = "0 = never."},
-    {"label", FIELD_TEXT_AT(struct token_fields, spec.label), .shape = TEXT_63,
-     .rest = "At most 63 bytes, no control characters."},
-    {"sandbox", FIELD_TEXT_AT(struct token_fields, spec.sandbox), .min = 1, .max = NAME_MAX_LENGTH,
-     .rest = "Good for this one only."},
-    {0},
-};
-
-static int parse(struct call *call, struct token_spec *spec, struct error *error)
-{
-	struct token_fields asked = {.spec.workspace = call->principal.workspace};
-	if (call_fields(call, &asked, error) < 0 ||
-	    parse_scopes(asked.scopes, &asked.spec.scopes, error) < 0)
-		return -1;
-	*spec = asked.spec;
-	if (workspace_check(spec->workspace, error) < 0)
-		return error_prepend(error, "field `workspace`");
-	if (!spec->sandbox)
-		return 0;
-	/* By name or id, in the workspace that the token will be of. */
-	struct principal owner = {.scopes = SCOPE_READ};
-	struct sandbox *sandbox;
-	if (text_copy(owner.workspace, sizeof(owner.workspace), spec->workspace) < 0 ||
-	    sandbox_find(call->core, &owner, spec->sandbox, &sandbox, error) < 0)
-		return -1;
-	spec->sandbox = sandbox->row.id.text;
-	return 0;
-}
-
 static void token_post(struct call *call)
 {
-	struct token_spec spec = {0};
+	struct token_fields asked = {.spec.workspace = call->principal.workspace};
 	struct token_row row = {0};
 	char text[TOKEN_TEXT_SIZE];
 	struct error error;
-	if (parse(call, &spec, &error) < 0 ||
-	    token_create(call->core, &spec, text, &row, &error) < 0) {
+	if (call_fields(call, &asked, &error) < 0 ||
+	    token_fields_check(call->core, &asked, &error) < 0 ||
+	    token_create(call->core, &asked.spec, text, &row, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

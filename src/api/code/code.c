@@ -7,12 +7,13 @@
 #include <string.h>
 
 #include "api/routes.h"
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "edge/exec_fields.h"
 #include "edge/json_pairs.h"
 
-#define TIMEOUT_MAX_MS (24.0 * 3600 * 1000)
+#define TIMEOUT_MAX_MS (24u * 3600 * 1000)
 #define SESSION_TIMEOUT_MS 30000u
 #define BODY_MAX (4 * 1024 * 1024) /* code of CODE_SOURCE_MAX, escaped */
 
@@ -117,47 +118,12 @@ static void run_act(struct call *call, struct sandbox *sandbox)
 
 /* --- what is asked for --- */
 
-struct shape {
-	const char *language, *code, *context, *cwd, *user;
-	double timeout, timeout_ms;
-	bool timeout_given, timeout_ms_given;
-	json_t *environment;
-	uint64_t output_max;
-};
-
-static int take_language(const char *name, enum code_language *ret_language, struct error *error)
-{
-	*ret_language = code_language_parse(name ? name : "python");
-	if (!*ret_language)
-		return error_set(error, ERROR_LANGUAGE_UNAVAILABLE,
-				 "there is no language `%.40s`; there are python, node and bash",
-				 name);
-	return 0;
-}
-
-static int take_timeout(const struct shape *shape, uint32_t usual, struct code_spec *spec,
-			struct error *error)
-{
-	double ms = shape->timeout_given ? shape->timeout * 1000 : shape->timeout_ms;
-	if (shape->timeout_given && shape->timeout_ms_given)
-		return error_set(error, ERROR_INVALID,
-				 "give `timeout_seconds` or `timeout_ms`, not both");
-	if (!shape->timeout_given && !shape->timeout_ms_given)
-		ms = usual;
-	if (ms > TIMEOUT_MAX_MS)
-		return error_set(error, ERROR_INVALID, "field `timeout_seconds` must be 0 to %u",
-				 (unsigned)(TIMEOUT_MAX_MS / 1000));
-	/* Not so short that it would mean none. */
-	spec->timeout_ms = ms > 0 && ms < 1 ? 1 : (uint32_t)ms;
-	return 0;
-}
-
-static int take_shape(struct code_call *code, const struct shape *shape, uint32_t usual_timeout,
-		      struct error *error)
+static int code_fields_check(struct code_call *code, uint32_t usual_timeout, struct error *error)
 {
 	struct code_spec *spec = &code->spec;
-	bool own = shape->environment || shape->cwd || shape->user || shape->language;
-	if (shape->context && text_copy(code->context, sizeof(code->context), shape->context) < 0)
+	struct code_fields *asked = &code->asked;
+	bool own = asked->environment || spec->cwd || spec->user || asked->language;
+	if (asked->context && text_copy(code->context, sizeof(code->context), asked->context) < 0)
 		return error_set(
 		    error, ERROR_ID_MALFORMED,
 		    "that is not the id of a context, which is 16 characters a-z, 0-9");
@@ -165,17 +131,24 @@ static int take_shape(struct code_call *code, const struct shape *shape, uint32_
 		return error_set(
 		    error, ERROR_INVALID,
 		    "a context has its own language, env, cwd and user: leave them out");
-	if (take_language(shape->language, &spec->language, error) < 0 ||
-	    take_timeout(shape, usual_timeout, spec, error) < 0 ||
-	    json_environment("env", shape->environment, EXEC_REQUEST_BYTES_MAX / 2,
+	spec->language = code_language_parse(asked->language ? asked->language : "python");
+	if (!spec->language)
+		return error_set(error, ERROR_LANGUAGE_UNAVAILABLE,
+				 "there is no language `%.40s`; there are python, node and bash",
+				 asked->language);
+	if (asked->timeout_given && asked->timeout_ms_given)
+		return error_set(error, ERROR_INVALID,
+				 "give `timeout_seconds` or `timeout_ms`, not both");
+	if (!asked->timeout_given && !asked->timeout_ms_given)
+		asked->timeout_ms = usual_timeout;
+	if (exec_timeout_check(asked->timeout, asked->timeout_ms, TIMEOUT_MAX_MS, FIELDS_REST,
+			       &spec->timeout_ms, error) < 0 ||
+	    json_environment("env", asked->environment, EXEC_REQUEST_BYTES_MAX / 2,
 			     &code->environment, &spec->environment_count, error) < 0)
 		return -1;
 	spec->environment = code->environment;
-	spec->code = shape->code ? shape->code : "";
+	spec->code = spec->code ? spec->code : "";
 	spec->size = strlen(spec->code);
-	spec->cwd = shape->cwd;
-	spec->user = shape->user;
-	code->output_max = shape->output_max;
 	return 0;
 }
 
@@ -191,30 +164,62 @@ static struct code_call *code_call_new(struct call *call, enum code_form form)
 	return code;
 }
 
-/* The body of everything that runs code; `context` is in it or in the path. */
+#define AT(kind, member) FIELD_##kind##_AT(struct code_call, member)
+#define OF(member) FIELD_GIVEN(struct code_call, member)
+
+static const struct field context_fields[] = {
+    {"language", AT(TEXT, asked.language), .min = 1, .max = 20,
+     .rest = "`python` (also `py`, `python3`), `node` (`js`, `javascript`, `nodejs`) or `bash` "
+	     "(`sh`, `shell`). Default: python."},
+    {"env", AT(PAIRS, asked.environment)},
+    {"cwd", AT(TEXT, spec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1,
+     .rest = "Default: /workspace, where a relative one begins too. `~` is the home of `user`."},
+    {"user", AT(TEXT, spec.user), .min = 1, .max = 63,
+     .rest = "A name, `name:group`, or numbers. Default: root of the sandbox."},
+    {0},
+};
+
+/* In a context there is no more to say. */
+static const struct field cell_fields[] = {
+    {"code", AT(TEXT, spec.code), FIELD_REQUIRED, .max = CODE_SOURCE_MAX,
+     .rest = "At most 1 MiB of UTF-8."},
+    {"timeout_seconds", AT(NUMBER, asked.timeout), .max = TIMEOUT_MAX_MS / 1000,
+     .given = OF(asked.timeout_given),
+     .rest = "0: none. Default: 300; of the compatible routes 30."},
+    {"timeout_ms", AT(NUMBER, asked.timeout_ms), .max = TIMEOUT_MAX_MS,
+     .given = OF(asked.timeout_ms_given), .rest = "The same; give one of the two."},
+    {"max_output_bytes", AT(UINT, output_max), .min = 1, .max = CODE_OUTPUT_MAX,
+     .fallback = CODE_OUTPUT_DEFAULT,
+     .rest = "Of each stream, in the answer; the rest is in the middle and can be had by offset "
+	     "from …/execs/{exec_id}/output. Default: 1048576."},
+    {0},
+};
+
+/* A table within a table fills the struct itself. */
+#define ROWS(rows)                                                                                 \
+	{                                                                                          \
+		"", FIELD_ROWS, .inner = rows                                                      \
+	}
+static const struct field repl_fields[] = {ROWS(cell_fields), ROWS(context_fields), {0}};
+
+static const struct field code_fields[] = {
+    ROWS(cell_fields),
+    ROWS(context_fields),
+    {"context", AT(TEXT, asked.context), .min = 1, .max = ID_LENGTH,
+     .rest = "Run it in this context; language, env, cwd and user are the context's then."},
+    {0},
+};
+
+/* `context` is in the body or in the path. */
 static void run_post(struct call *call, enum code_form form, const char *context)
 {
 	struct code_call *code = code_call_new(call, form);
-	struct shape shape = {.context = NULL, .output_max = CODE_OUTPUT_DEFAULT};
 	struct error error;
-	struct field_to fields[] = {
-	    {"code", FIELD_TEXT, &shape.code, true, 0, CODE_SOURCE_MAX},
-	    {"timeout_seconds", FIELD_NUMBER, &shape.timeout, .present = &shape.timeout_given},
-	    {"timeout_ms", FIELD_NUMBER, &shape.timeout_ms, .present = &shape.timeout_ms_given},
-	    {"max_output_bytes", FIELD_UINT, &shape.output_max, false, 1, CODE_OUTPUT_MAX},
-	    {"language", FIELD_TEXT, &shape.language, false, 1, 20},
-	    {"env", FIELD_OBJECT, &shape.environment},
-	    {"cwd", FIELD_TEXT, &shape.cwd, false, 1, GUEST_PATH_MAX - 1},
-	    {"user", FIELD_TEXT, &shape.user, false, 1, 63},
-	    {"context", FIELD_TEXT, &shape.context, false, 1, ID_LENGTH},
-	};
-	/* In a context there is no more to say. */
-	size_t count = context ? 4 : form == CODE_FORM_OWN ? ARRAY_SIZE(fields) : 8;
 	uint32_t usual = form == CODE_FORM_OWN ? CODE_TIMEOUT_DEFAULT_MS : SESSION_TIMEOUT_MS;
-	int result = json_fields(call->body, fields, count, FIELDS_REST, &error);
+	int result = call_fields(call, code, &error);
 	if (context)
-		shape.context = context;
-	if (result < 0 || take_shape(code, &shape, usual, &error) < 0) {
+		code->asked.context = context;
+	if (result < 0 || code_fields_check(code, usual, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -279,16 +284,8 @@ static void create_act(struct call *call, struct sandbox *sandbox)
 static void context_post(struct call *call)
 {
 	struct code_call *code = code_call_new(call, CODE_FORM_OWN);
-	struct shape shape = {.output_max = CODE_OUTPUT_DEFAULT};
 	struct error error;
-	struct field_to fields[] = {
-	    {"language", FIELD_TEXT, &shape.language, false, 1, 20},
-	    {"env", FIELD_OBJECT, &shape.environment},
-	    {"cwd", FIELD_TEXT, &shape.cwd, false, 1, GUEST_PATH_MAX - 1},
-	    {"user", FIELD_TEXT, &shape.user, false, 1, 63},
-	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
-	    take_shape(code, &shape, 0, &error) < 0) {
+	if (call_fields(call, code, &error) < 0 || code_fields_check(code, 0, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -394,10 +391,12 @@ static void interrupt_act(struct call *call, struct sandbox *sandbox)
 	reply_json(call, 200, &writer);
 }
 
+static const struct field nothing_fields[] = {{0}};
+
 static int nothing_asked(struct call *call)
 {
 	struct error error;
-	if (json_fields(call->body, NULL, 0, FIELDS_REST, &error) == 0)
+	if (call_fields(call, NULL, &error) == 0)
 		return 0;
 	reply_error(call, &error);
 	return -1;
@@ -445,20 +444,26 @@ static void languages_get(struct call *call)
 #define SESSION SB "/repl/sessions/{context}"
 
 const struct route code_routes[] = {
-    {"POST", SB "/code", WRITE, ROUTE_SANDBOX | ROUTE_JSON, code_post, NULL, BODY_MAX},
-    {"POST", SB "/contexts", WRITE, ROUTE_SANDBOX | ROUTE_JSON, context_post, NULL, 0},
+    {"POST", SB "/code", WRITE, ROUTE_SANDBOX | ROUTE_JSON, code_post, NULL, BODY_MAX, code_fields},
+    {"POST", SB "/contexts", WRITE, ROUTE_SANDBOX | ROUTE_JSON, context_post, NULL, 0,
+     context_fields},
     {"GET", SB "/contexts", READ, ROUTE_SANDBOX, contexts_get, NULL, 0},
     {"GET", CONTEXT, READ, ROUTE_SANDBOX, context_get, NULL, 0},
     {"DELETE", CONTEXT, WRITE, ROUTE_SANDBOX, context_delete, NULL, 0},
-    {"POST", CONTEXT "/run", WRITE, ROUTE_SANDBOX | ROUTE_JSON, context_run, NULL, BODY_MAX},
+    {"POST", CONTEXT "/run", WRITE, ROUTE_SANDBOX | ROUTE_JSON, context_run, NULL, BODY_MAX,
+     cell_fields},
     {"GET", CONTEXT "/cell", READ, ROUTE_SANDBOX, cell_get, "number,max_output_bytes", 0},
-    {"POST", CONTEXT "/interrupt", WRITE, ROUTE_SANDBOX | ROUTE_JSON, interrupt_post, NULL, 0},
-    {"POST", CONTEXT "/restart", WRITE, ROUTE_SANDBOX | ROUTE_JSON, restart_post, NULL, 0},
-    {"POST", SB "/repl", WRITE, ROUTE_SANDBOX | ROUTE_JSON, repl_post, NULL, BODY_MAX},
-    {"POST", SB "/repl/sessions", WRITE, ROUTE_SANDBOX | ROUTE_JSON, context_post, NULL, 0},
+    {"POST", CONTEXT "/interrupt", WRITE, ROUTE_SANDBOX | ROUTE_JSON, interrupt_post, NULL, 0,
+     nothing_fields},
+    {"POST", CONTEXT "/restart", WRITE, ROUTE_SANDBOX | ROUTE_JSON, restart_post, NULL, 0,
+     nothing_fields},
+    {"POST", SB "/repl", WRITE, ROUTE_SANDBOX | ROUTE_JSON, repl_post, NULL, BODY_MAX, repl_fields},
+    {"POST", SB "/repl/sessions", WRITE, ROUTE_SANDBOX | ROUTE_JSON, context_post, NULL, 0,
+     context_fields},
     {"GET", SB "/repl/sessions", READ, ROUTE_SANDBOX, sessions_get, NULL, 0},
     {"DELETE", SESSION, WRITE, ROUTE_SANDBOX, context_delete, NULL, 0},
-    {"POST", SESSION "/run", WRITE, ROUTE_SANDBOX | ROUTE_JSON, session_run, NULL, BODY_MAX},
+    {"POST", SESSION "/run", WRITE, ROUTE_SANDBOX | ROUTE_JSON, session_run, NULL, BODY_MAX,
+     cell_fields},
     {"GET", "/v1/repl/languages", READ, 0, languages_get, NULL, 0},
     {0},
 };

@@ -23,6 +23,14 @@ struct code_event {
 };
 #define CODE_EVENTS_MAX (CODE_RESULTS_MAX + 2)
 
+/* What is asked for, beside the members of the spec. */
+struct code_fields {
+	const char *language, *context;
+	json_t *environment;
+	double timeout, timeout_ms;
+	bool timeout_given, timeout_ms_given;
+};
+
 /* A piece of code that a request waits for, or streams. */
 struct code_call {
 	struct call *call;
@@ -30,6 +38,7 @@ struct code_call {
 	enum code_form form;
 	char context[CALL_PARAMETER_MAX]; /* "": a fresh interpreter */
 	struct code_spec spec;            /* borrows from the body */
+	struct code_fields asked;
 	struct pair *environment;
 	uint64_t output_max;
 	/* stream.c */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api/code/code.h"
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 #include "base/clock.h"
 #include "base/text.h"
 

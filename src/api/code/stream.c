@@ -5,7 +5,7 @@
 
 #include "api/code/code.h"
 #include "api/exec/events.h"
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 #include "edge/sse.h"
 
 static void emit(struct code_call *code, const char *name, const struct buffer *json)

@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "edge/exec_fields.h"
 #include "edge/sse.h"
 
 enum form {
@@ -26,7 +27,7 @@ enum form {
 struct follow {
 	struct exec_follower follower;
 	struct call *call;
-	struct exec_ask *ask; /* until the start */
+	struct exec_fields *ask; /* until the start */
 	struct sse *sse;
 	enum form form;
 	bool begun;       /* the head is out */
@@ -39,7 +40,7 @@ static void follow_free(void *state)
 {
 	struct follow *follow = state;
 	if (follow->ask)
-		exec_ask_done(follow->ask);
+		exec_fields_done(follow->ask);
 	free(follow->ask);
 	free(follow);
 }
@@ -297,7 +298,7 @@ static void watch(struct follow *follow, struct exec *exec)
 static void act(struct call *call, struct sandbox *sandbox)
 {
 	struct follow *follow = call->state;
-	struct exec_ask *ask = follow->ask;
+	struct exec_fields *ask = follow->ask;
 	struct exec *exec;
 	struct error error;
 	ask->spec.principal = &call->principal;
@@ -314,7 +315,7 @@ static void act(struct call *call, struct sandbox *sandbox)
 		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
 	follow->input_given = ask->stdin_kind == STDIN_GIVEN;
 	/* What is open for hours keeps no more than it needs. */
-	exec_ask_done(ask);
+	exec_fields_done(ask);
 	free(TAKE_PTR(follow->ask));
 	json_decref(call->body);
 	call->body = NULL;
@@ -361,7 +362,9 @@ void exec_stream_post(struct call *call)
 	if (result == 0)
 		result = query_flag(call, "detach", &detach, &error);
 	if (result == 0)
-		result = exec_ask_parse(call->body, follow->ask, &error);
+		result = call_fields(call, follow->ask, &error);
+	if (result == 0)
+		result = exec_fields_check(follow->ask, FIELDS_REST, &error);
 	if (result == 0 && follow->ask->background)
 		result = error_set(&error, ERROR_INVALID,
 				   "of a stream, `background` is the query parameter `detach=1`");

@@ -1,8 +1,9 @@
 /* A call that runs a command, waits for it or streams it. */
 #pragma once
 
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 #include "core/exec/foreground.h"
+#include "edge/exec_fields.h"
 #include "edge/exec_follower.h"
 #include "proto/exec_stream.h"
 
@@ -12,7 +13,7 @@ struct exec_call {
 	struct call *call;
 	struct foreground *exec;       /* while the call waits for it */
 	struct exec_follower follower; /* of a stream */
-	struct exec_ask ask;
+	struct exec_fields ask;
 	struct idempotent *request; /* NULL: it has no key, or was begun */
 	bool kept;                  /* it has a key: it goes on without its client */
 	/* stream.c */

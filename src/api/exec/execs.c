@@ -18,7 +18,7 @@
 static void exec_call_free(void *state)
 {
 	struct exec_call *exec_call = state;
-	exec_ask_done(&exec_call->ask);
+	exec_fields_done(&exec_call->ask);
 	if (exec_call->request)
 		idempotency_end(exec_call->request, false);
 	buffer_done(&exec_call->stdin_left);
@@ -74,7 +74,7 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 {
 	static const struct foreground_callbacks callbacks = {.done = exec_call_done};
 	struct exec_call *exec_call = call->state;
-	struct exec_ask *ask = &exec_call->ask;
+	struct exec_fields *ask = &exec_call->ask;
 	struct exec *exec = NULL;
 	struct error error;
 	int result = 0;
@@ -114,11 +114,13 @@ static void exec_call_begin(struct call *call, bool background, bool stream)
 	struct error error;
 	if (!exec_call)
 		abort();
-	struct exec_ask *ask = &exec_call->ask;
+	struct exec_fields *ask = &exec_call->ask;
 	exec_call->call = call;
 	call->state = exec_call;
 	call->state_free = exec_call_free;
-	int result = exec_ask_parse(call->body, ask, &error);
+	int result = call_fields(call, ask, &error);
+	if (result == 0)
+		result = exec_fields_check(ask, FIELDS_REST, &error);
 	ask->background |= background;
 	bool waits = !stream && !ask->background;
 	if (result == 0)
@@ -327,6 +329,22 @@ const struct field exec_resize_fields[] = {
     {0},
 };
 
+int exec_signal_parse(const json_t *json, int *ret_signal, struct error *error)
+{
+	json_int_t number = json_integer_value(json);
+	const char *text = json_string_value(json);
+	char digits[24];
+	if (json_is_integer(json)) {
+		snprintf(digits, sizeof(digits), "%lld", (long long)number);
+		text = digits;
+	}
+	*ret_signal = text ? signal_by_name(text) : -1;
+	if (*ret_signal > 0)
+		return 0;
+	return error_set(error, ERROR_INVALID,
+			 "field `signal` must be a name like TERM or a number from 1 to 64");
+}
+
 static void exec_signal_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
@@ -334,7 +352,7 @@ static void exec_signal_act(struct call *call, struct sandbox *sandbox)
 	int number = 0;
 	(void)sandbox;
 	if (call_fields(call, &asked, &error) < 0 ||
-	    signal_parse(asked.signal, &number, &error) < 0) {
+	    exec_signal_parse(asked.signal, &number, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "edge/call.h"
+#include "edge/exec_fields.h"
 
 void exec_post(struct call *call);
 void execs_get(struct call *call);
@@ -18,7 +19,9 @@ void exec_tty_get(struct call *call);    /* pty.c */
 void exec_socket_get(struct call *call); /* socket.c */
 void logs_get(struct call *call);        /* logs.c */
 
-#define TERMINAL_SIZE_MAX 10000
+/* "TERM", "SIGTERM", "15" or 15. */
+NODISCARD int exec_signal_parse(const json_t *json, int *ret_signal, struct error *error);
+
 struct terminal_size {
 	uint16_t rows, columns;
 };

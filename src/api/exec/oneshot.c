@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 #include "api/routes.h"
 #include "api/sandbox/ask.h"
 #include "core/exec/oneshot.h"
+#include "edge/exec_fields.h"
 #include "edge/idempotency.h"
 #include "proto/tiers.h"
 
 struct one_run {
 	struct call *call; /* held by the oneshot's callback */
-	json_t *of_exec, *of_sandbox;
-	struct exec_ask exec;
+	struct exec_fields exec;
 	struct sandbox_ask sandbox;
 	struct idempotent *request;
 	struct oneshot *oneshot;
@@ -26,45 +26,31 @@ struct one_run {
 static void run_free(void *state)
 {
 	struct one_run *run = state;
-	exec_ask_done(&run->exec);
+	exec_fields_done(&run->exec);
 	sandbox_ask_done(&run->sandbox);
-	json_decref(run->of_exec);
-	json_decref(run->of_sandbox);
 	idempotency_end(run->request, false);
 	buffer_done(&run->answer);
 	free(run);
 }
 
-/* Which of the body's fields are the command's; the others are the sandbox's. `timeout_seconds` is
- * the command's: its sandbox lives a little longer. */
-static bool is_of_exec(const char *name)
-{
-	static const char *const names[] = {
-	    "cmd",          "command",         "argv",       "env",     "cwd",
-	    "user",         "stdin",           "limits",     "output",  "max_output_bytes",
-	    "stdin_base64", "timeout_seconds", "timeout_ms", "rlimits", "args",
-	};
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (strcmp(names[i], name) == 0)
-			return true;
-	return false;
-}
+/* `timeout_seconds` is the command's: its sandbox lives a little longer. */
+static const struct field run_fields[] = {
+    {"timeout_seconds", FIELD_NUMBER_AT(struct one_run, exec.timeout_seconds),
+     .max = EXEC_TIMEOUT_MAX,
+     .rest = "Of the command; 600 unless said. Its sandbox lives a little longer."},
+    {"stdin", FIELD_ANY_AT(struct one_run, exec.input), .shape = "\"type\":\"string\""},
+    {FIELD_ROWS_AT(struct one_run, exec, struct exec_fields), .inner = exec_fields,
+     .words = "timeout_seconds,stdin,tty,rows,cols,lossless,background"},
+    {FIELD_ROWS_AT(struct one_run, sandbox.fields, struct sandbox_fields),
+     .inner = sandbox_create_fields, .words = "timeout_seconds,env"},
+    {0},
+};
 
-static void split(struct one_run *run, const json_t *body)
+static int run_parse(struct call *call, struct one_run *run, struct error *error)
 {
-	const char *name;
-	json_t *value;
-	run->of_exec = json_object();
-	run->of_sandbox = json_object();
-	json_object_foreach((json_t *)body, name, value)
-	    json_object_set(is_of_exec(name) ? run->of_exec : run->of_sandbox, name, value);
-}
-
-static int parse(struct call *call, struct one_run *run, struct error *error)
-{
-	split(run, call->body);
-	if (exec_ask_parse(run->of_exec, &run->exec, error) < 0 ||
-	    sandbox_ask_parse(call, run->of_sandbox, &run->sandbox, error) < 0)
+	if (call_fields(call, run, error) < 0 ||
+	    exec_fields_check(&run->exec, FIELDS_REST, error) < 0 ||
+	    sandbox_ask_check(call, &run->sandbox, error) < 0)
 		return -1;
 	if (run->exec.stdin_kind == STDIN_OPEN)
 		return error_set(error, ERROR_INVALID,
@@ -155,7 +141,7 @@ static void run_post(struct call *call)
 	run->call = call;
 	call->state = run;
 	call->state_free = run_free;
-	int found = parse(call, run, &error) < 0
+	int found = run_parse(call, run, &error) < 0
 			? -1
 			: idempotent_begin(call, "run", "/v1/run", &run->request, &row, &error);
 	if (found > 0) {
@@ -177,6 +163,6 @@ static void run_post(struct call *call)
 }
 
 const struct route run_routes[] = {
-    {"POST", "/v1/run", WRITE, ROUTE_UNBOUND | ROUTE_JSON, run_post},
+    {"POST", "/v1/run", WRITE, ROUTE_UNBOUND | ROUTE_JSON, run_post, .body = run_fields},
     {0},
 };

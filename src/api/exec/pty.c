@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 #include "api/exec/execs.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -144,30 +144,34 @@ static int take_resize(struct pty *pty, const json_t *json, struct error *error)
 	return exec_resize(pty->follower.exec, size.rows, size.columns, error);
 }
 
+struct pty_message_fields {
+	json_t *resize, *signal;
+	const char *input;
+};
+static const struct field pty_message_fields[] = {
+    {"resize", FIELD_OBJECT_AT(struct pty_message_fields, resize), .inner = exec_resize_fields},
+    {"stdin", FIELD_TEXT_AT(struct pty_message_fields, input)},
+    {"signal", FIELD_ANY_AT(struct pty_message_fields, signal)},
+    {0},
+};
+
 static int take_text(struct pty *pty, const char *data, size_t size, struct error *error)
 {
-	json_t *json = NULL, *resize = NULL, *signal = NULL, *input = NULL;
-	struct field_to fields[] = {
-	    {"resize", FIELD_OBJECT, &resize},
-	    {"stdin", FIELD_ANY, &input},
-	    {"signal", FIELD_ANY, &signal},
-	};
-	int result = 0, number = 0;
+	json_t *json = NULL;
+	struct pty_message_fields asked = {0};
+	int number = 0;
 	if (json_parse_message(data, size, &json, error) < 0)
 		return -1;
-	if (json_fields(json, fields, ARRAY_SIZE(fields), FIELDS_REST, error) < 0)
-		result = -1;
-	else if (input && !json_is_string(input))
-		result = error_set(error, ERROR_INVALID, "field `stdin` must be a string");
-	if (result == 0 && resize)
-		result = take_resize(pty, resize, error);
-	if (result == 0 && signal)
-		result = signal_parse(signal, &number, error);
-	if (result == 0 && signal)
+	int result = fields_parse(json, pty_message_fields, FIELDS_REST, NULL, &asked, error);
+	if (result == 0 && asked.resize)
+		result = take_resize(pty, asked.resize, error);
+	if (result == 0 && asked.signal)
+		result = exec_signal_parse(asked.signal, &number, error);
+	if (result == 0 && asked.signal)
 		result = exec_signal(pty->follower.exec, &pty->call->principal, number,
 				     SIGNAL_LEADER, error);
-	if (result == 0 && input)
-		take_input(pty, json_string_value(input), json_string_length(input));
+	if (result == 0 && asked.input)
+		take_input(pty, asked.input, strlen(asked.input));
 	json_decref(json);
 	return result;
 }

@@ -1,6 +1,6 @@
 /* What a client is told of an exec: its record, its output in an answer. Reads the exec's logs
  * (page cache, bounded by the answer's maximum). Called by the exec handlers. */
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "edge/exec_fields.h"
 
 void put_exec_members(struct json_writer *writer, const struct exec_row *row)
 {

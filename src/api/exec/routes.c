@@ -10,9 +10,10 @@
 #define PTY "rows,cols,cmd,cwd,user,job,detach,replay,readonly"
 
 const struct route exec_routes[] = {
-    {"POST", SB "/exec", WRITE, ROUTE_SANDBOX | ROUTE_JSON, exec_post, "detach,format"},
+    {"POST", SB "/exec", WRITE, ROUTE_SANDBOX | ROUTE_JSON, exec_post, "detach,format",
+     .body = exec_fields},
     {"POST", SB "/exec/stream", WRITE, ROUTE_SANDBOX | ROUTE_JSON, exec_stream_post,
-     "detach,format"},
+     "detach,format", .body = exec_fields},
     {"GET", SB "/exec/pty", WRITE, ROUTE_SANDBOX, exec_pty_get, PTY},
     {"GET", SB "/ssh", WRITE, ROUTE_SANDBOX, exec_pty_get, PTY},
     {"GET", SB "/exec/ws", WRITE, ROUTE_SANDBOX, exec_socket_get},
@@ -26,7 +27,7 @@ const struct route exec_routes[] = {
      .body = exec_resize_fields},
     {"POST", EX "/stdin", WRITE, ROUTE_SANDBOX, exec_stdin_post, "close"},
     {"DELETE", EX, WRITE, ROUTE_SANDBOX, exec_delete, "purge"},
-    {"POST", SB "/jobs", WRITE, ROUTE_SANDBOX | ROUTE_JSON, job_post},
+    {"POST", SB "/jobs", WRITE, ROUTE_SANDBOX | ROUTE_JSON, job_post, .body = exec_fields},
     {"GET", SB "/jobs", READ, ROUTE_SANDBOX, jobs_get, "limit,state,cursor,all"},
     {"GET", JOB, READ, ROUTE_SANDBOX, exec_get},
     {"GET", JOB "/output", READ, ROUTE_SANDBOX, exec_output_get, OUTPUT},

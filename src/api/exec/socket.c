@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 #include "api/exec/events.h"
 #include "api/exec/execs.h"
 #include "base/text.h"
+#include "edge/exec_fields.h"
 
 #define RUNNING_MAX 32
 #define ID_MAX 64
@@ -26,6 +27,21 @@ struct multiplex {
 	struct list items; /* struct item; who was served goes to the end */
 	unsigned count;
 	unsigned pending; /* requests that wait for the sandbox */
+};
+
+/* What the client sent. */
+struct message {
+	struct multiplex *multiplex; /* its call is held while the message waits */
+	json_t *json;
+	char id[ID_MAX + 1];
+	json_t *id_value, *cancel;
+	struct exec_fields exec;
+};
+static const struct field message_fields[] = {
+    {"id", FIELD_ANY_AT(struct message, id_value)},
+    {"cancel", FIELD_ANY_AT(struct message, cancel)},
+    {FIELD_ROWS_AT(struct message, exec, struct exec_fields), .inner = exec_fields},
+    {0},
 };
 
 /* A command under way. */
@@ -124,28 +140,48 @@ static const struct exec_emitter item_emitter = {.piece_max = EVENT_PIECE_MAX,
 
 /* --- from the client --- */
 
-static int take_id(json_t *json, char id[ID_MAX + 1], struct error *error)
+static void message_free(struct message *message)
 {
-	json_t *value = json_object_get(json, "id");
+	exec_fields_done(&message->exec);
+	json_decref(message->json);
+	free(message);
+}
+
+static int message_take_id(struct message *message, struct error *error)
+{
+	const json_t *value = json_object_get(message->json, "id");
 	const char *text = json_string_value(value);
 	if (json_is_integer(value))
-		snprintf(id, ID_MAX + 1, "%lld", (long long)json_integer_value(value));
-	else if (!text || !*text || text_copy(id, ID_MAX + 1, text) < 0)
+		snprintf(message->id, sizeof(message->id), "%lld",
+			 (long long)json_integer_value(value));
+	else if (!text || !*text || text_copy(message->id, sizeof(message->id), text) < 0)
 		return error_set(error, ERROR_INVALID,
 				 "field `id` must be a text of 1 to %d bytes, or a number", ID_MAX);
-	json_object_del(json, "id");
 	return 0;
 }
 
-static int begin(struct multiplex *multiplex, const char *id, struct exec_ask *ask,
-		 struct error *error)
+static int message_cancel(const struct message *message, struct error *error)
 {
+	struct item *item = item_find(message->multiplex, message->id);
+	if (!json_is_true(message->cancel) || json_object_size(message->json) > 2)
+		return error_set(error, ERROR_INVALID,
+				 "a cancel is {\"id\":\"...\",\"cancel\":true}");
+	if (!item)
+		return error_set(error, ERROR_EXEC_NOT_FOUND, "nothing runs as `%s`", message->id);
+	exec_cancel(item->follower.exec, &message->multiplex->call->principal);
+	return 0;
+}
+
+static int message_run(struct message *message, struct error *error)
+{
+	struct multiplex *multiplex = message->multiplex;
 	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
+	struct exec_fields *ask = &message->exec;
 	struct exec *exec;
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "the sandbox has ended");
-	if (item_find(multiplex, id))
-		return error_set(error, ERROR_INVALID, "`%s` is still running", id);
+	if (item_find(multiplex, message->id))
+		return error_set(error, ERROR_INVALID, "`%s` is still running", message->id);
 	if (multiplex->count >= RUNNING_MAX)
 		return error_set(error, ERROR_BUSY, "%d commands run on this connection already",
 				 RUNNING_MAX);
@@ -164,7 +200,7 @@ static int begin(struct multiplex *multiplex, const char *id, struct exec_ask *a
 						.emitter = &item_emitter,
 						.blocked = &multiplex->socket.blocked,
 						.watcher.consumes = true};
-	snprintf(item->id, sizeof(item->id), "%s", id);
+	memcpy(item->id, message->id, sizeof(item->id));
 	list_append(&multiplex->items, &item->link);
 	multiplex->count++;
 	exec_follower_begin(&item->follower, exec);
@@ -173,101 +209,74 @@ static int begin(struct multiplex *multiplex, const char *id, struct exec_ask *a
 	return 0;
 }
 
-static int run(struct multiplex *multiplex, const char *id, const json_t *json, struct error *error)
+static void message_woken(void *data, const struct error *failed)
 {
-	struct exec_ask ask;
-	int result = exec_ask_parse(json, &ask, error);
-	if (result == 0)
-		result = begin(multiplex, id, &ask, error);
-	exec_ask_done(&ask);
-	return result;
-}
-
-/* A request that waits until its sandbox is awake. */
-struct pending {
-	struct multiplex *multiplex; /* its call is held */
-	json_t *json;
-	char id[ID_MAX + 1];
-};
-
-static void woken(void *data, const struct error *failed)
-{
-	struct pending *pending = data;
-	struct multiplex *multiplex = pending->multiplex;
+	struct message *message = data;
+	struct multiplex *multiplex = message->multiplex;
 	struct error error;
 	multiplex->pending--;
 	if (!multiplex->socket.over && failed)
-		send_error(multiplex, pending->id, failed);
-	else if (!multiplex->socket.over && run(multiplex, pending->id, pending->json, &error) < 0)
-		send_error(multiplex, pending->id, &error);
-	json_decref(pending->json);
-	free(pending);
+		send_error(multiplex, message->id, failed);
+	else if (!multiplex->socket.over && message_run(message, &error) < 0)
+		send_error(multiplex, message->id, &error);
+	message_free(message);
 	call_release(multiplex->call);
 }
 
-static int wake(struct multiplex *multiplex, struct sandbox *sandbox, const char *id, json_t *json,
-		struct error *error)
+/* It waits until its sandbox is awake. */
+static int message_wait(struct message *message, struct sandbox *sandbox, struct error *error)
 {
+	struct multiplex *multiplex = message->multiplex;
 	if (multiplex->pending >= RUNNING_MAX)
 		return error_set(error, ERROR_BUSY, "%d commands wait on this connection already",
 				 RUNNING_MAX);
-	struct pending *pending = calloc(1, sizeof(*pending));
-	if (!pending)
-		abort();
-	pending->multiplex = multiplex;
-	pending->json = json_incref(json);
-	snprintf(pending->id, sizeof(pending->id), "%s", id);
-	if (sandbox_ready(sandbox, &multiplex->call->principal, true, woken, pending, error) < 0) {
-		json_decref(json);
-		free(pending);
+	if (sandbox_ready(sandbox, &multiplex->call->principal, true, message_woken, message,
+			  error) < 0)
 		return -1;
-	}
 	multiplex->pending++;
 	call_hold(multiplex->call);
-	return 0;
+	return 1;
 }
 
-static int take(struct multiplex *multiplex, json_t *json, char id[ID_MAX + 1], struct error *error)
+/* 1: it waits, and is freed later. */
+static int message_take(struct message *message, struct error *error)
 {
-	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
-	if (take_id(json, id, error) < 0)
+	struct call *call = message->multiplex->call;
+	struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
+	if (message_take_id(message, error) < 0 ||
+	    fields_parse(message->json, message_fields, FIELDS_REST, NULL, message, error) < 0)
 		return -1;
-	json_t *cancel = json_object_get(json, "cancel");
-	if (cancel) {
-		struct item *item = item_find(multiplex, id);
-		if (!json_is_true(cancel) || json_object_size(json) > 1)
-			return error_set(error, ERROR_INVALID,
-					 "a cancel is {\"id\":\"...\",\"cancel\":true}");
-		if (!item)
-			return error_set(error, ERROR_EXEC_NOT_FOUND, "nothing runs as `%s`", id);
-		exec_cancel(item->follower.exec, &multiplex->call->principal);
-		return 0;
-	}
+	if (message->cancel)
+		return message_cancel(message, error);
+	if (exec_fields_check(&message->exec, FIELDS_REST, error) < 0)
+		return -1;
 	if (sandbox && !sandbox_may_exec(sandbox))
-		return wake(multiplex, sandbox, id, json, error);
-	return run(multiplex, id, json, error);
+		return message_wait(message, sandbox, error);
+	return message_run(message, error);
 }
 
 static void multiplex_message(struct web_socket *socket, bool text, const char *data, size_t size)
 {
 	struct multiplex *multiplex = (struct multiplex *)socket;
-	char id[ID_MAX + 1] = "";
-	json_t *json = NULL;
+	struct message *message = calloc(1, sizeof(*message));
 	struct error error;
 	int result = 0;
+	if (!message)
+		abort();
+	message->multiplex = multiplex;
 	if (!text)
 		result = error_set(&error, ERROR_INVALID, "a request is text: one JSON object");
 	else
-		result = json_parse_message(data, size, &json, &error);
+		result = json_parse_message(data, size, &message->json, &error);
 	if (result == 0)
-		result = take(multiplex, json, id, &error);
-	json_decref(json);
-	if (result == 0)
-		return;
-	send_error(multiplex, id, &error);
+		result = message_take(message, &error);
+	if (result < 0)
+		send_error(multiplex, message->id, &error);
 	/* What is wrong costs an answer each: who does not read them sends no more. */
-	if (multiplex->socket.blocked)
+	if (result < 0 && multiplex->socket.blocked)
 		web_socket_pause(socket);
+	if (result <= 0)
+		message_free(message);
 }
 
 static void multiplex_drained(struct web_socket *socket)

@@ -308,7 +308,7 @@ static const struct exec_emitter stream_emitter = {.piece_max = EXEC_STREAM_MAX,
 void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 {
 	struct exec_call *exec_call = call->state;
-	struct exec_ask *ask = &exec_call->ask;
+	struct exec_fields *ask = &exec_call->ask;
 	struct exec *exec;
 	struct error error;
 	ask->spec.principal = &call->principal;

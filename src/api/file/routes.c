@@ -2,6 +2,7 @@
 #include "api/routes.h"
 
 #include "api/file/files.h"
+#include "edge/file_fields.h"
 
 /* Bytes in base64 within JSON: for clients that cannot stream. Larger files go by PUT. */
 #define FILE_JSON_BODY_MAX (12 * MIB)
@@ -10,7 +11,8 @@ const struct route file_routes[] = {
     {"GET", SB "/files", READ, ROUTE_SANDBOX, file_get, "path,offset,length,user"},
     {"PUT", SB "/files", WRITE, ROUTE_SANDBOX, file_put,
      "path,mode,mtime_ns,append,parents,no_replace,user"},
-    {"POST", SB "/files", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_post, NULL, FILE_JSON_BODY_MAX},
+    {"POST", SB "/files", WRITE, ROUTE_SANDBOX | ROUTE_JSON, file_post, NULL, FILE_JSON_BODY_MAX,
+     file_write_fields},
     {"DELETE", SB "/files", WRITE, ROUTE_SANDBOX, file_delete, "path,recursive,user"},
     {"GET", SB "/files/archive", READ, ROUTE_SANDBOX, file_archive_get, "path,format,user"},
     {"PUT", SB "/files/archive", WRITE, ROUTE_SANDBOX, file_archive_put, "path,format,user"},

@@ -8,6 +8,7 @@
 #include "api/file/files.h"
 #include "base/base64.h"
 #include "base/text.h"
+#include "edge/file_fields.h"
 
 #define LEFT_MAX (1 * MIB) /* more than one piece of a body ever is */
 
@@ -192,20 +193,18 @@ void file_put_within(struct call *call, uint64_t maximum)
 
 /* --- the same, as JSON --- */
 
-static int take_content(struct file_call *file, const json_t *text, const char *base64,
+static int take_content(struct file_call *file, const char *text, const char *base64,
 			struct error *error)
 {
 	if (!text == !base64)
 		return error_set(error, ERROR_INVALID, "give `content` or `content_base64`%s",
 				 text ? ", not both" : "");
-	if (text && !json_is_string(text))
-		return error_set(error, ERROR_INVALID, "field `content` must be a string");
-	size_t size = text ? json_string_length(text) : strlen(base64);
+	size_t size = strlen(text ? text : base64);
 	file->left = BUFFER(size + 1);
 	if (buffer_reserve(&file->left, size) < 0)
 		abort(); /* the body's maximum bounds it */
 	if (text) {
-		memcpy(file->left.data, json_string_value(text), size);
+		memcpy(file->left.data, text, size);
 		buffer_grow(&file->left, size);
 		return 0;
 	}
@@ -234,27 +233,15 @@ static void post_start(struct call *call, struct sandbox *sandbox)
 void file_post(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_WRITE, &write_callbacks);
-	const char *path = NULL, *base64 = NULL, *mode = NULL, *user = "";
-	json_t *content = NULL;
-	bool append = false, parents = true, no_replace = false;
+	struct file_write_fields asked = {.user = "", .parents = true};
 	struct error error;
-	struct field_to fields[] = {
-	    {"path", FIELD_TEXT, &path, true, 1, GUEST_PATH_MAX - 1},
-	    {"content", FIELD_ANY, &content},
-	    {"content_base64", FIELD_TEXT, &base64},
-	    {"mode", FIELD_TEXT, &mode},
-	    {"append", FIELD_BOOL, &append},
-	    {"parents", FIELD_BOOL, &parents},
-	    {"no_replace", FIELD_BOOL, &no_replace},
-	    {"user", FIELD_TEXT, &user},
-	};
-	if (json_fields(call->body, fields, ARRAY_SIZE(fields), FIELDS_REST, &error) < 0 ||
-	    file_user(file, user, &error) < 0 || (mode && file_mode(file, mode, &error) < 0) ||
-	    take_content(file, content, base64, &error) < 0) {
+	if (call_fields(call, &asked, &error) < 0 || file_user(file, asked.user, &error) < 0 ||
+	    (asked.mode && file_mode(file, asked.mode, &error) < 0) ||
+	    take_content(file, asked.content, asked.base64, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	file->request.path = bytes_of(path);
-	set_flags(file, append, parents, no_replace);
+	file->request.path = bytes_of(asked.path);
+	set_flags(file, asked.append, asked.parents, asked.no_replace);
 	call_ready(call, post_start);
 }

@@ -9,13 +9,10 @@ void sandbox_ask_done(struct sandbox_ask *ask)
 	sandbox_fields_done(&ask->fields);
 }
 
-int sandbox_ask_parse(struct call *call, const json_t *body, struct sandbox_ask *ask,
-		      struct error *error)
+int sandbox_ask_check(struct call *call, struct sandbox_ask *ask, struct error *error)
 {
-	const struct config *config = &call->core->config;
 	struct sandbox_fields *fields = &ask->fields;
-	if (fields_parse(body, sandbox_create_fields, FIELDS_REST, config, fields, error) < 0 ||
-	    sandbox_fields_check(fields, FIELDS_REST, config, error) < 0 ||
+	if (sandbox_fields_check(fields, FIELDS_REST, &call->core->config, error) < 0 ||
 	    parse_mounts(call, fields->mounts, ask->mounts, &fields->spec.mount_count, error) < 0)
 		return -1;
 	fields->spec.mounts = ask->mounts;

@@ -10,6 +10,6 @@ struct sandbox_ask {
 	struct mount_spec mounts[SANDBOX_MOUNTS_MAX];
 };
 
-NODISCARD int sandbox_ask_parse(struct call *call, const json_t *body, struct sandbox_ask *ask,
-				struct error *error);
+/* What the fields say together. */
+NODISCARD int sandbox_ask_check(struct call *call, struct sandbox_ask *ask, struct error *error);
 void sandbox_ask_done(struct sandbox_ask *ask);

@@ -118,9 +118,11 @@ void sandbox_post(struct call *call)
 		abort();
 	call->state = create;
 	call->state_free = create_free;
-	int found = sandbox_ask_parse(call, call->body, &create->ask, &error) < 0 ? -1
-		    : call_idempotency_key(call) ? create_repeat(call, create, &error)
-						 : 0;
+	int found = call_fields(call, &create->ask.fields, &error);
+	if (found == 0)
+		found = sandbox_ask_check(call, &create->ask, &error);
+	if (found == 0 && call_idempotency_key(call))
+		found = create_repeat(call, create, &error);
 	if (found > 0)
 		return;
 	if (found < 0) {

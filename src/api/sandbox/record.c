@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "api/sandbox/ask.h"
-#include "api/exec/ask.h"
+#include "api/exec/record.h"
 #include "base/clock.h"
 #include "core/sandbox/labels.h"
 #include "core/sandbox/template.h"

@@ -10,7 +10,7 @@ const struct route sandbox_routes[] = {
     {"GET", "/v1/sandboxes", READ, 0, sandboxes_get,
      "state,status,name,name_prefix,label,metadata,all,limit,cursor"},
     {"GET", SB, READ, 0, sandbox_get},
-    {"PATCH", SB, WRITE, ROUTE_SANDBOX | ROUTE_JSON, sandbox_patch, .body = sandbox_patch_fields},
+    {"PATCH", SB, WRITE, ROUTE_SANDBOX | ROUTE_JSON, sandbox_patch, .body = sandbox_change_fields},
     {"DELETE", SB, WRITE, ROUTE_SANDBOX, sandbox_delete_call},
     {"POST", SB "/stop", WRITE, ROUTE_SANDBOX, sandbox_stop_post},
     {"POST", SB "/start", WRITE, ROUTE_SANDBOX | ROUTE_JSON, sandbox_start_post,

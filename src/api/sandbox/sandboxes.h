@@ -30,5 +30,5 @@ void sandbox_lifecycle_patch(struct call *call);
 void sandboxes_bulk_post(struct call *call);
 
 /* What their bodies hold. */
-extern const struct field sandbox_patch_fields[], sandbox_lifecycle_fields[],
-    sandbox_drain_fields[], sandbox_start_fields[], sandboxes_bulk_fields[];
+extern const struct field sandbox_lifecycle_fields[], sandbox_drain_fields[],
+    sandbox_start_fields[], sandboxes_bulk_fields[];

@@ -20,8 +20,6 @@
 #define TOKEN_PREFIX "csn_"
 #define TOKEN_RANDOM 32
 #define TOKEN_LENGTH (sizeof(TOKEN_PREFIX) - 1 + 43)
-#define TOKEN_EXPIRES_MAX (100ULL * 366 * 86400)
-#define LABEL_MAX 63
 
 static const struct {
 	const char *name;
@@ -62,8 +60,8 @@ static int hash_token(const char *text, uint8_t hash[32], struct error *error)
 
 static bool label_valid(const char *label)
 {
-	size_t length = strnlen(label, LABEL_MAX + 1);
-	if (length == 0 || length > LABEL_MAX || !text_is_utf8(label, length))
+	size_t length = strnlen(label, TOKEN_LABEL_MAX + 1);
+	if (length == 0 || length > TOKEN_LABEL_MAX || !text_is_utf8(label, length))
 		return false;
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char)label[i] < 0x20 || label[i] == 0x7f)
@@ -84,7 +82,7 @@ static int check_spec(const struct token_spec *spec, struct error *error)
 	if (spec->label && !label_valid(spec->label))
 		return error_set(error, ERROR_INVALID,
 				 "a label is 1 to %d bytes of UTF-8 without control characters",
-				 LABEL_MAX);
+				 TOKEN_LABEL_MAX);
 	if (spec->sandbox && !id_valid(spec->sandbox))
 		return error_set(error, ERROR_ID_MALFORMED,
 				 "a token is bound to a sandbox by its id, not by its name");

@@ -5,6 +5,9 @@
 
 #define TOKEN_TEXT_SIZE 64 /* "csn_" and 43 characters of base64url, NUL */
 
+#define TOKEN_EXPIRES_MAX (100ULL * 366 * 86400) /* seconds */
+#define TOKEN_LABEL_MAX 63
+
 struct token_spec {
 	const char *workspace;
 	uint32_t scopes;

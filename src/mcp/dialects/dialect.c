@@ -17,24 +17,46 @@ static bool named(const struct field_to *fields, size_t count, const char *name)
 	return false;
 }
 
-/* The object is part of the request's own message. */
-static void drop_unknown(json_t *object, const struct field_to *fields, size_t count)
+/* What has no row is dropped: the object is part of the request's own message. */
+static int parse_fields(const json_t *object, const struct field_to *fields, size_t count,
+			enum field_form form, struct error *error)
 {
 	const char *key;
-	json_t *value;
+	json_t *member;
 	void *next;
-	json_object_foreach_safe(object, next, key, value)
+	json_object_foreach_safe((json_t *)object, next, key, member)
 	{
 		if (!named(fields, count, key))
-			json_object_del(object, key);
+			json_object_del((json_t *)object, key);
 	}
+	for (size_t i = 0; i < count; i++) {
+		const json_t *value = json_object_get(object, fields[i].name);
+		const struct field row = {.name = fields[i].name,
+					  .type = fields[i].type,
+					  .size = sizeof(uint64_t),
+					  .flags = fields[i].required ? FIELD_REQUIRED : 0,
+					  .min = fields[i].min,
+					  .max = fields[i].max};
+		if (fields[i].present)
+			*fields[i].present = value && !json_is_null(value);
+		if (field_parse((json_t *)object, &row, form, NULL, fields[i].to, error) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 bool dialect_arguments(struct mcp_request *request, const json_t *arguments,
 		       const struct field_to *fields, size_t count)
 {
-	drop_unknown((json_t *)arguments, fields, count);
-	return tool_arguments_to(request, arguments, fields, count);
+	struct error error;
+	struct buffer names DONE_BUFFER = BUFFER(2 * KIB);
+	if (parse_fields(arguments, fields, count, FIELDS_MCP, &error) == 0)
+		return true;
+	for (size_t i = 0; i < count; i++)
+		(void)!buffer_printf(&names, "%s%s%s", i > 0 ? ", " : "", fields[i].name,
+				     fields[i].required ? " (required)" : "");
+	tool_arguments_refuse(request, error.message, buffer_text(&names));
+	return false;
 }
 
 int dialect_entry(const json_t *entry, const char *where, const struct field_to *fields,
@@ -42,8 +64,7 @@ int dialect_entry(const json_t *entry, const char *where, const struct field_to 
 {
 	if (!json_is_object(entry))
 		return error_set(error, ERROR_INVALID, "%s must be an object", where);
-	drop_unknown((json_t *)entry, fields, count);
-	if (json_fields(entry, fields, count, FIELDS_REST, error) < 0)
+	if (parse_fields(entry, fields, count, FIELDS_REST, error) < 0)
 		return error_prepend(error, "%s: ", where);
 	return 0;
 }

@@ -25,6 +25,16 @@
 
 /* --- arguments --- */
 
+/* What a tool of a peer's takes: a table on its stack, whose rows point to where each value goes.
+ * Its schema is the peer's own. */
+struct field_to {
+	const char *name;
+	enum field_type type;
+	void *to; /* of a FIELD_UINT a uint64_t */
+	bool required;
+	uint64_t min, max;
+	bool *present;
+};
 /* As tool_arguments(); names that the table does not have are passed over, as the peers do. */
 bool dialect_arguments(struct mcp_request *request, const json_t *arguments,
 		       const struct field_to *fields, size_t count);

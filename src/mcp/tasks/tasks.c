@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "mcp/transport/memory.h"
 #include "mcp/tools/output.h"
+#include "mcp/tools/tool.h"
 #include "mcp/tasks/task_private.h"
 
 #define TOLD_MS 200 /* progress is passed on to those who listen not more often */
@@ -268,18 +269,19 @@ struct mcp_task *task_new(struct mcp_request *request, const struct task_call *c
 	return task;
 }
 
-/* As the tool will take it, who refuses what is none. */
-static uint32_t output_max(const struct mcp_request *request)
+/* As the tool will take it, and refuse what is none. */
+static uint64_t output_max(const struct mcp_request *request)
 {
-	const json_t *arguments = json_object_get(request->params, "arguments");
-	const json_t *given = json_object_get(arguments, "max_output_bytes");
-	uint64_t most = 0;
-	if (json_is_integer(given))
-		most = (uint64_t)json_integer_value(given);
-	else if (json_is_string(given) &&
-		 text_to_u64(json_string_value(given), 0, OUTPUT_MOST, &most) < 0)
-		most = 0;
-	return most > 0 && most <= OUTPUT_MOST ? (uint32_t)most : OUTPUT_DEFAULT;
+	static const char name[] = "max_output_bytes";
+	const struct field *row = field_find(request->tool->fields, FIELDS_MCP, name, strlen(name));
+	struct field alone = row ? *row : (struct field){0};
+	uint64_t most = OUTPUT_DEFAULT;
+	struct error error;
+	alone.at = 0;
+	if (row && field_parse(json_object_get(request->params, "arguments"), &alone, FIELDS_MCP,
+			       NULL, &most, &error) < 0)
+		most = OUTPUT_DEFAULT;
+	return most;
 }
 
 struct mcp_request *task_begin(struct mcp_request *request)
@@ -288,7 +290,7 @@ struct mcp_request *task_begin(struct mcp_request *request)
 	const struct task_call call = {
 	    .exec = id_new(),
 	    .began_ms = (uint64_t)(clock_wall() / NSEC_PER_MSEC),
-	    .output_max = output_max(request),
+	    .output_max = (uint32_t)output_max(request),
 	};
 	struct error error;
 	if (!task_room(&request->principal)) {

@@ -1,6 +1,7 @@
 /* The administration's face, at its own URL and for the scope admin alone: tokens, budgets
  * (budget.c), what workspaces have used, how the host is. In no other list of tools. Called by
  * tools.c; a few short calls of the store. A token is in one answer, once, and nowhere else. */
+#include "edge/account_fields.h"
 #include "mcp/tools/admin.h"
 
 #include <stdlib.h>
@@ -44,74 +45,21 @@ static void say_token(const struct token_row *row, struct buffer *to)
 	(void)!buffer_printf(to, ", made %s\n", when);
 }
 
-static bool parse_scopes(struct mcp_request *request, const json_t *list, uint32_t *ret_scopes)
-{
-	size_t index;
-	json_t *item;
-	struct error error;
-	*ret_scopes = 0;
-	json_array_foreach((json_t *)list, index, item)
-	{
-		uint32_t scope = 0;
-		if (!json_is_string(item))
-			error_set(&error, ERROR_INVALID, "field `scopes` must hold strings");
-		else if (scopes_parse(json_string_value(item), &scope, &error) == 0) {
-			*ret_scopes |= scope;
-			continue;
-		}
-		content_refuse(request, "%s. Scopes are sandboxes:read, sandboxes:write, admin.",
-			       error.message);
-		return false;
-	}
-	if (*ret_scopes == 0)
-		content_refuse(request, "field `scopes` must not be empty.");
-	return *ret_scopes != 0;
-}
-
-/* By name or id, in the workspace that the token will be of. */
-static int bind_sandbox(struct mcp_request *request, struct token_spec *spec, struct error *error)
-{
-	struct principal owner = {.scopes = SCOPE_READ};
-	struct sandbox *sandbox;
-	if (!spec->sandbox)
-		return 0;
-	if (text_copy(owner.workspace, sizeof(owner.workspace), spec->workspace) < 0)
-		return error_set(error, ERROR_INVALID, "field `workspace` is too long");
-	if (sandbox_find(request->core, &owner, spec->sandbox, &sandbox, error) < 0)
-		return -1;
-	spec->sandbox = sandbox->row.id.text;
-	return 0;
-}
-
-struct token_ask {
-	struct token_spec spec;
-	json_t *scopes;
-};
-static const struct field create_token_fields[] = {
-    {"scopes", FIELD_ARRAY_AT(struct token_ask, scopes), FIELD_REQUIRED,
-     .words = "sandboxes:read,sandboxes:write,admin"},
-    {"workspace", FIELD_TEXT_AT(struct token_ask, spec.workspace), .min = 1, .max = WORKSPACE_MAX},
-    {"expires_seconds", FIELD_UINT_AT(struct token_ask, spec.expires_seconds)},
-    {"label", FIELD_TEXT_AT(struct token_ask, spec.label)},
-    {"sandbox_id", FIELD_TEXT_AT(struct token_ask, spec.sandbox), .min = 1, .max = NAME_MAX_LENGTH},
-    {0},
-};
-
 static void create_token(struct mcp_request *request, const json_t *arguments)
 {
-	struct token_ask asked = {.spec.workspace = request->principal.workspace};
-	struct token_spec *spec = &asked.spec;
+	struct token_fields asked = {.spec.workspace = request->principal.workspace};
 	struct token_row row = {0};
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	char token[TOKEN_TEXT_SIZE];
 	struct error error;
-	if (!tool_arguments(request, arguments, &asked) ||
-	    !parse_scopes(request, asked.scopes, &spec->scopes) ||
-	    !admin_workspace(request, spec->workspace))
+	if (!tool_arguments(request, arguments, &asked))
 		return;
-	if (bind_sandbox(request, spec, &error) < 0 ||
-	    token_create(request->core, spec, token, &row, &error) < 0) {
-		mcp_fail(request, &error);
+	if (token_fields_check(request->core, &asked, &error) < 0 ||
+	    token_create(request->core, &asked.spec, token, &row, &error) < 0) {
+		if (error.kind == ERROR_INVALID)
+			content_refuse(request, "%s.", error.message);
+		else
+			mcp_fail(request, &error);
 		return;
 	}
 	say_token(&row, &text);
@@ -243,7 +191,7 @@ static const struct mcp_tool admin_tools[] = {
 	.title = "Create a token",
 	.description = "Make an access token; the answer shows it once. With sandbox_id it is for "
 		       "that sandbox alone. sandboxes:write includes read, admin both.",
-	.fields = create_token_fields,
+	.fields = token_fields,
 	.example = "{\"scopes\": [\"sandboxes:write\"], \"workspace\": \"team-a\", "
 		   "\"expires_seconds\": 86400, \"label\": \"build agent\"}",
 	.scope = SCOPE_ADMIN,

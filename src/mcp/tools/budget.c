@@ -4,13 +4,10 @@
 
 #include "base/clock.h"
 #include "core/account/budget.h"
+#include "edge/account_fields.h"
 #include "mcp/tools/admin.h"
 
 #define ANSWER_MAX (16 * KIB)
-/* In the units of the API. */
-#define MAXIMUM_MAX 1e12
-
-#define WHATS "sandboxes, vcpus, memory_mb, disk_mb, creates, execs, wall_seconds, cpu_seconds"
 
 static void say(void *data, const struct budget_state *state)
 {
@@ -39,9 +36,8 @@ static void reply(struct mcp_request *request, const char *name)
 }
 
 struct budget_ask {
-	const char *workspace, *what, *period;
-	double maximum;
-	bool limited;
+	const char *workspace;
+	struct budget_fields budget;
 };
 static const struct field get_budgets_fields[] = {
     {"workspace", FIELD_TEXT_AT(struct budget_ask, workspace), .min = 1, .max = WORKSPACE_MAX},
@@ -53,28 +49,6 @@ static void get_budgets(struct mcp_request *request, const json_t *arguments)
 	struct budget_ask asked = {.workspace = request->principal.workspace};
 	if (tool_arguments(request, arguments, &asked) && admin_workspace(request, asked.workspace))
 		reply(request, asked.workspace);
-}
-
-static bool parse_kind(struct mcp_request *request, const char *what, const char *period,
-		       struct budget_wish *wish)
-{
-	wish->what = budget_what_parse(what);
-	wish->period = budget_period_parse(period);
-	if (wish->what == 0)
-		content_refuse(request, "field `what` is \"%.64s\"; it must be one of " WHATS ".",
-			       what);
-	else if (wish->period == 0)
-		content_refuse(request,
-			       "field `period` is \"%.64s\"; it must be now, minute, day or month.",
-			       period);
-	else if (!budget_possible(wish->what, wish->period))
-		content_refuse(request, "A budget of %s has the period %s, not %s.", what,
-			       budget_possible(wish->what, PERIOD_NOW) ? "now"
-								       : "minute, day or month",
-			       period);
-	else
-		return true;
-	return false;
 }
 
 /* Those that the workspace has, and the new one in its place. */
@@ -96,12 +70,7 @@ static void keep(void *data, const struct budget_state *state)
 
 static const struct field set_budget_fields[] = {
     {"workspace", FIELD_TEXT_AT(struct budget_ask, workspace), FIELD_REQUIRED, 1, WORKSPACE_MAX},
-    {"what", FIELD_TEXT_AT(struct budget_ask, what), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1, 32,
-     .words = BUDGET_WHAT_NAMES},
-    {"period", FIELD_TEXT_AT(struct budget_ask, period), FIELD_REQUIRED | FIELD_WORDS_TOLD, 1, 32,
-     .words = BUDGET_PERIOD_NAMES},
-    {"maximum", FIELD_NUMBER_AT(struct budget_ask, maximum),
-     .given = FIELD_GIVEN(struct budget_ask, limited)},
+    {FIELD_ROWS_AT(struct budget_ask, budget, struct budget_fields), .inner = budget_fields},
     {0},
 };
 
@@ -112,15 +81,12 @@ static void set_budget(struct mcp_request *request, const json_t *arguments)
 	struct own_budgets own = {.changed = &wish};
 	struct error error;
 	if (!tool_arguments(request, arguments, &asked) ||
-	    !admin_workspace(request, asked.workspace) ||
-	    !parse_kind(request, asked.what, asked.period, &wish))
+	    !admin_workspace(request, asked.workspace))
 		return;
-	double unit = (double)budget_unit(wish.what);
-	if (asked.maximum > MAXIMUM_MAX || asked.maximum * unit >= 9e18) {
-		content_refuse(request, "field `maximum` is too large; leave it out for none.");
+	if (budget_fields_check(&asked.budget, &wish, &error) < 0) {
+		content_refuse(request, "%s.", error.message);
 		return;
 	}
-	wish.maximum = asked.limited ? (int64_t)(asked.maximum * unit + 0.5) : BUDGET_UNLIMITED;
 	struct workspace *workspace = workspace_get(request->core, asked.workspace);
 	budget_each(request->core, workspace, keep, &own);
 	own.wishes[own.count++] = wish;
@@ -132,9 +98,9 @@ static void set_budget(struct mcp_request *request, const json_t *arguments)
 
 static const struct field remove_budget_fields[] = {
     {"workspace", FIELD_TEXT_AT(struct budget_ask, workspace), FIELD_REQUIRED, 1, WORKSPACE_MAX},
-    {"what", FIELD_TEXT_AT(struct budget_ask, what), FIELD_WORDS_TOLD, 1, 32,
+    {"what", FIELD_TEXT_AT(struct budget_ask, budget.what), FIELD_WORDS_TOLD, 1, 32,
      .words = BUDGET_WHAT_NAMES},
-    {"period", FIELD_TEXT_AT(struct budget_ask, period), FIELD_WORDS_TOLD, 1, 32,
+    {"period", FIELD_TEXT_AT(struct budget_ask, budget.period), FIELD_WORDS_TOLD, 1, 32,
      .words = BUDGET_PERIOD_NAMES},
     {0},
 };
@@ -147,12 +113,15 @@ static void remove_budget(struct mcp_request *request, const json_t *arguments)
 	if (!tool_arguments(request, arguments, &asked) ||
 	    !admin_workspace(request, asked.workspace))
 		return;
-	if (!asked.what != !asked.period) {
+	const char *what = asked.budget.what, *period = asked.budget.period;
+	if (!what != !period) {
 		content_refuse(request, "Give `what` and `period`, or neither to remove all.");
 		return;
 	}
-	if (asked.what && !parse_kind(request, asked.what, asked.period, &wish))
+	if (what && budget_kind_parse(what, period, &wish.what, &wish.period, &error) < 0) {
+		content_refuse(request, "%s.", error.message);
 		return;
+	}
 	if (budget_remove(request->core, workspace_get(request->core, asked.workspace), wish.what,
 			  wish.period, &error) < 0)
 		mcp_fail(request, &error);

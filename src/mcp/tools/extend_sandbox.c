@@ -4,23 +4,19 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "core/sandbox/labels.h"
 #include "core/account/access.h"
 #include "edge/sandbox_fields.h"
-#include "edge/json_pairs.h"
 #include "mcp/tools/tool.h"
 
 struct changing {
-	struct sandbox_change change;
+	struct sandbox_change_fields fields;
 	const char *sandbox;
-	json_t *labels_json;
-	struct pair *labels;
 };
 
 static void changing_free(void *state)
 {
 	struct changing *changing = state;
-	free(changing->labels);
+	sandbox_change_done(&changing->fields);
 	free(changing);
 }
 
@@ -48,12 +44,12 @@ static void changed(void *data, const struct error *error)
 static void act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct changing *changing = request->state;
+	struct sandbox_change *change = &changing->fields.change;
 	struct error error;
 	/* Who gives it a longer life or a name keeps it: it is no longer a one-shot run's. */
-	changing->change.options_mask = sandbox->row.options & OPTION_DETACHED;
+	change->options_mask = sandbox->row.options & OPTION_DETACHED;
 	tool_wait(request, NULL);
-	if (sandbox_change(sandbox, &request->principal, &changing->change, changed, request,
-			   &error) < 0) {
+	if (sandbox_change(sandbox, &request->principal, change, changed, request, &error) < 0) {
 		refuse(request, &error);
 		mcp_release(request);
 	}
@@ -61,14 +57,8 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 
 static const struct field extend_sandbox_fields[] = {
     {"sandbox_id", FIELD_TEXT_AT(struct changing, sandbox)},
-    {"timeout_seconds", FIELD_UINT_AT(struct changing, change.timeout_seconds), .min = 1,
-     .max = SANDBOX_TIMEOUT_MAX, .max_here = sandbox_timeout_here,
-     .given = FIELD_GIVEN(struct changing, change.timeout_set)},
-    {"idle_timeout_seconds", FIELD_UINT_AT(struct changing, change.idle_timeout_seconds),
-     .max = SANDBOX_TIMEOUT_MAX, .given = FIELD_GIVEN(struct changing, change.idle_timeout_set)},
-    {"name", FIELD_TEXT_AT(struct changing, change.name), .min = 1, .max = NAME_MAX_LENGTH,
-     .given = FIELD_GIVEN(struct changing, change.name_set)},
-    {"labels", FIELD_PAIRS_AT(struct changing, labels_json)},
+    {FIELD_ROWS_AT(struct changing, fields, struct sandbox_change_fields),
+     .inner = sandbox_change_fields},
     {0},
 };
 
@@ -80,15 +70,13 @@ static void extend_sandbox(struct mcp_request *request, const json_t *arguments)
 		abort();
 	request->state = changing;
 	request->state_free = changing_free;
-	struct sandbox_change *change = &changing->change;
+	const struct sandbox_change *change = &changing->fields.change;
 	if (!tool_arguments(request, arguments, changing))
 		return;
-	if (json_pairs("labels", changing->labels_json, LABELS_MAX, LABELS_BYTES_MAX,
-		       &changing->labels, &change->label_count, &error) < 0) {
+	if (sandbox_change_check(&changing->fields, &error) < 0) {
 		refuse(request, &error);
 		return;
 	}
-	change->labels = changing->labels;
 	if (change->name_set && strcmp(change->name, TARGET_NEW) == 0)
 		content_refuse(request, "field `name`: `" TARGET_NEW "` as sandbox_id stands for a "
 					"fresh sandbox; choose another name.");
@@ -104,8 +92,8 @@ const struct mcp_tool more_sandbox_tools[] = {
     {
 	.name = "extend_sandbox",
 	.title = "Extend a sandbox",
-	.description = "Let a sandbox live for timeout_seconds from now on; also its idle time-out "
-		       "(0: none), name, labels (merged).",
+	.description = "Let a sandbox live for timeout_seconds from now on (0: without end); also "
+		       "its idle time-out (0: none), name, labels (merged).",
 	.fields = extend_sandbox_fields,
 	.example = "{\"sandbox_id\": \"build\", \"timeout_seconds\": 3600}",
 	.scope = SCOPE_WRITE,

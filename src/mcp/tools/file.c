@@ -9,6 +9,7 @@
 
 #include "base/base64.h"
 #include "base/text.h"
+#include "edge/file_fields.h"
 #include "mcp/tools/output.h"
 
 /* --- what they share --- */
@@ -102,8 +103,7 @@ void file_tool_fail(struct mcp_request *request, const char *path, const struct 
 
 struct write {
 	struct file_tool tool;
-	const char *content, *base64;
-	bool append;
+	struct file_write_fields fields;
 	char *bytes; /* what base64 stands for */
 	size_t size;
 };
@@ -123,12 +123,12 @@ static void wrote(void *data, uint64_t written, bool created, const struct error
 	if (!pending_back(request))
 		return;
 	if (error) {
-		file_tool_fail(request, write->tool.path, error);
+		file_tool_fail(request, write->fields.path, error);
 	} else {
-		file_tool_path(&path, write->tool.path);
-		file_tool_reply(request, "%s %llu bytes to %s%s",
-				write->append ? "appended" : "wrote", (unsigned long long)written,
-				buffer_text(&path), created ? " (new)" : "");
+		file_tool_path(&path, write->fields.path);
+		file_tool_reply(
+		    request, "%s %llu bytes to %s%s", write->fields.append ? "appended" : "wrote",
+		    (unsigned long long)written, buffer_text(&path), created ? " (new)" : "");
 	}
 	mcp_release(request);
 }
@@ -136,23 +136,23 @@ static void wrote(void *data, uint64_t written, bool created, const struct error
 static void act_write(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct write *write = request->state;
-	struct file_place place = {.principal = &request->principal, .path = write->tool.path};
+	struct file_place place = {.principal = &request->principal, .path = write->fields.path};
 	struct error error;
-	if (file_write_whole(sandbox, &place, write->bytes ? write->bytes : write->content,
-			     write->size, 0, write->append, wrote, request,
+	if (file_write_whole(sandbox, &place, write->bytes ? write->bytes : write->fields.content,
+			     write->size, 0, write->fields.append, wrote, request,
 			     &write->tool.pending.task, &error) < 0)
-		file_tool_fail(request, write->tool.path, &error);
+		file_tool_fail(request, write->fields.path, &error);
 	else
 		pending_begin(request);
 }
 
 static bool write_decode(struct mcp_request *request, struct write *write)
 {
-	size_t size = strlen(write->base64);
+	size_t size = strlen(write->fields.base64);
 	write->bytes = malloc(size + 1);
 	if (!write->bytes)
 		abort();
-	ssize_t decoded = base64_decode(write->base64, size, write->bytes);
+	ssize_t decoded = base64_decode(write->fields.base64, size, write->bytes);
 	if (decoded < 0) {
 		content_refuse(request,
 			       "field `content_base64` is not base64: characters A-Z a-z 0-9 + /, "
@@ -164,10 +164,7 @@ static bool write_decode(struct mcp_request *request, struct write *write)
 }
 
 static const struct field write_file_fields[] = {
-    FILE_TOOL_PATH,
-    {"content", FIELD_TEXT_AT(struct write, content)},
-    {"content_base64", FIELD_TEXT_AT(struct write, base64), .mcp = "instead of content: bytes"},
-    {"append", FIELD_BOOL_AT(struct write, append)},
+    {FIELD_ROWS_AT(struct write, fields, struct file_write_fields), .inner = file_write_fields},
     FILE_TOOL_SANDBOX_TOLD,
     {0},
 };
@@ -177,13 +174,14 @@ static void write_file(struct mcp_request *request, const json_t *arguments)
 	struct write *write = pending_state(request, sizeof(*write), write_free);
 	if (!tool_arguments(request, arguments, write))
 		return;
-	if (!write->content == !write->base64) {
+	const char *content = write->fields.content;
+	if (!content == !write->fields.base64) {
 		content_refuse(request, "Give `content` (text) or `content_base64` (bytes), %s.",
-			       write->content ? "not both" : "one of them");
+			       content ? "not both" : "one of them");
 		return;
 	}
-	if (write->content)
-		write->size = strlen(write->content);
+	if (content)
+		write->size = strlen(content);
 	else if (!write_decode(request, write))
 		return;
 	target_ready(request, write->tool.sandbox, 0, act_write);

@@ -26,7 +26,6 @@
 #define STATE_OUTPUT (4 * KIB)
 /* stop_job: who stops a job has read the rest, or does not want it. Of each stream. */
 #define STOP_OUTPUT (1 * KIB)
-#define COMMAND_MAX (100 * KIB)
 
 /* The last lines alone, and how all of it is read. */
 static void view_last(struct exec *exec, struct answer_view *view, struct buffer *to)
@@ -124,7 +123,7 @@ static void start_act(struct mcp_request *request, struct sandbox *sandbox)
 	struct error error;
 	running->began = clock_monotonic();
 	tool_exec_enter(running, start_cancelled, NULL);
-	if (exec_start(sandbox, &running->exec, &exec, &error) < 0) {
+	if (exec_start(sandbox, &running->exec.spec, &exec, &error) < 0) {
 		mcp_fail(request, &error);
 		tool_exec_leave(running);
 		return;
@@ -139,23 +138,20 @@ static void start_act(struct mcp_request *request, struct sandbox *sandbox)
 }
 
 static const struct field start_job_fields[] = {
-    {"command", FIELD_TEXT_AT(struct tool_exec, command), FIELD_REQUIRED, 1, COMMAND_MAX},
+    {"command", FIELD_TEXT_AT(struct tool_exec, exec.shell), FIELD_REQUIRED, 1, TOOL_COMMAND_MAX},
     {"sandbox_id", FIELD_TEXT_AT(struct tool_exec, sandbox_id)},
-    {"timeout_seconds", FIELD_NUMBER_AT(struct tool_exec, timeout_seconds)},
-    {"cwd", FIELD_TEXT_AT(struct tool_exec, exec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
-    {"env", FIELD_PAIRS_AT(struct tool_exec, env)},
+    {"timeout_seconds", FIELD_NUMBER_AT(struct tool_exec, exec.timeout_seconds),
+     .max = EXEC_TIMEOUT_MCP_MAX},
+    {FIELD_ROWS_AT(struct tool_exec, exec, struct exec_fields), .inner = exec_fields,
+     .words = "timeout_seconds,stdin,max_output_bytes"},
     {0},
 };
 
 static void start_job(struct mcp_request *request, const json_t *arguments)
 {
 	struct tool_exec *running = tool_exec_new(request);
-	if (!tool_arguments(request, arguments, running) || !tool_exec_check(running))
-		return;
-	shell_argv(running->command, running->argv);
-	running->exec.argv = running->argv;
-	running->exec.argc = 3;
-	target_ready(request, running->sandbox_id, 0, start_act);
+	if (tool_arguments(request, arguments, running) && tool_exec_check(running))
+		target_ready(request, running->sandbox_id, 0, start_act);
 }
 
 /* --- stop_job --- */

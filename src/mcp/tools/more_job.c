@@ -10,8 +10,7 @@
 #include "core/account/access.h"
 #include "mcp/tools/find_job.h"
 #include "mcp/tools/output.h"
-#include "edge/json_pairs.h"
-#include "mcp/tools/tool.h"
+#include "mcp/tools/tool_exec.h"
 
 /* --- list_jobs --- */
 
@@ -105,38 +104,29 @@ static void list_jobs(struct mcp_request *request, const json_t *arguments)
 /* --- start_program --- */
 
 struct program {
-	const char *command, *sandbox, *cwd;
-	bool terminal;
-	json_t *env;
-	struct pair *environment;
-	size_t environment_count;
+	const char *sandbox;
+	struct exec_fields exec;
 };
 
 static void program_free(void *state)
 {
 	struct program *program = state;
-	free(program->environment);
+	exec_fields_done(&program->exec);
 	free(program);
 }
 
 static void act_program(struct mcp_request *request, struct sandbox *sandbox)
 {
-	const struct program *program = request->state;
-	const char *argv[4];
+	struct program *program = request->state;
+	struct exec_spec *spec = &program->exec.spec;
 	struct exec *exec;
 	struct error error;
 	struct buffer note DONE_BUFFER = BUFFER(KIB);
-	shell_argv(program->command, argv);
-	struct exec_spec spec = {.argv = argv,
-				 .argc = 3,
-				 .environment = program->environment,
-				 .environment_count = program->environment_count,
-				 .cwd = program->cwd,
-				 .flags = EXEC_STDIN | (program->terminal ? EXEC_TTY : 0),
-				 .rows = 24,
-				 .columns = 120,
-				 .principal = &request->principal};
-	if (exec_start(sandbox, &spec, &exec, &error) < 0) {
+	spec->flags |= EXEC_STDIN;
+	spec->rows = 24;
+	spec->columns = 120;
+	spec->principal = &request->principal;
+	if (exec_start(sandbox, spec, &exec, &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
@@ -149,11 +139,11 @@ static void act_program(struct mcp_request *request, struct sandbox *sandbox)
 }
 
 static const struct field start_program_fields[] = {
-    {"command", FIELD_TEXT_AT(struct program, command), FIELD_REQUIRED, 1, 100 * KIB},
+    {"command", FIELD_TEXT_AT(struct program, exec.shell), FIELD_REQUIRED, 1, TOOL_COMMAND_MAX},
     {"sandbox_id", FIELD_TEXT_AT(struct program, sandbox)},
-    {"cwd", FIELD_TEXT_AT(struct program, cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
-    {"env", FIELD_PAIRS_AT(struct program, env)},
-    {"terminal", FIELD_BOOL_AT(struct program, terminal)},
+    {FIELD_ROWS_AT(struct program, exec, struct exec_fields), .inner = exec_fields,
+     .words = "timeout_seconds,stdin,max_output_bytes"},
+    {"terminal", FIELD_BIT_AT(struct program, exec.spec.flags), .bit = EXEC_TTY},
     {0},
 };
 
@@ -167,8 +157,7 @@ static void start_program(struct mcp_request *request, const json_t *arguments)
 	request->state_free = program_free;
 	if (!tool_arguments(request, arguments, program))
 		return;
-	if (json_environment("env", program->env, EXEC_REQUEST_BYTES_MAX, &program->environment,
-			     &program->environment_count, &error) < 0)
+	if (exec_fields_check(&program->exec, FIELDS_MCP, &error) < 0)
 		content_refuse(request, "%s.", error.message);
 	else
 		target_ready(request, program->sandbox, 0, act_program);

@@ -7,13 +7,14 @@
 #pragma once
 
 #include "core/exec/exec.h"
+#include "edge/exec_fields.h"
 #include "mcp/request.h"
 
 #define OUTPUT_HEAD (6 * KIB)
 #define OUTPUT_TAIL (10 * KIB)
-#define OUTPUT_DEFAULT (OUTPUT_HEAD + OUTPUT_TAIL)
-/* The most that a caller may ask for in one answer: well within MCP_ANSWER_MAX when escaped. */
-#define OUTPUT_MOST (1 * MIB)
+#define OUTPUT_DEFAULT EXEC_ANSWER_MCP_DEFAULT
+#define OUTPUT_MOST EXEC_ANSWER_MCP_MAX
+_Static_assert(OUTPUT_HEAD + OUTPUT_TAIL == OUTPUT_DEFAULT, "");
 
 struct output_view {
 	uint64_t out_begin, out_end, err_begin, err_end; /* of the two streams */

@@ -338,11 +338,12 @@ const struct field run_code_fields[] = {
      .words = "python,node,bash"},
     {"code", FIELD_TEXT_AT(struct tool_exec, code.code), FIELD_REQUIRED, 1, CODE_SOURCE_MAX},
     {"sandbox_id", FIELD_TEXT_AT(struct tool_exec, sandbox_id)},
-    {"timeout_seconds", FIELD_NUMBER_AT(struct tool_exec, timeout_seconds)},
+    {"timeout_seconds", FIELD_NUMBER_AT(struct tool_exec, exec.timeout_seconds),
+     .max = EXEC_TIMEOUT_MCP_MAX},
     {"context_id", FIELD_TEXT_AT(struct tool_exec, context_id), .max = CONTEXT_NAME_MAX,
      .mcp = "Any name of yours, e.g. main: calls with the same one share variables and imports."},
-    {"max_output_bytes", FIELD_UINT_AT(struct tool_exec, answer_max), .min = 1, .max = OUTPUT_MOST,
-     .fallback = OUTPUT_DEFAULT},
+    {"max_output_bytes", FIELD_UINT_AT(struct tool_exec, exec.answer_max), .min = 1,
+     .max = OUTPUT_MOST, .fallback = OUTPUT_DEFAULT},
     {0},
 };
 
@@ -365,7 +366,7 @@ void run_code(struct mcp_request *request, const json_t *arguments)
 	/* By it the task is found again after a restart of the daemon. */
 	if (request->task)
 		running->code.cell = *task_exec(request->task);
-	answer_begin(&running->answer, running->answer_max);
+	answer_begin(&running->answer, running->exec.answer_max);
 	if (target_fresh(request, running->sandbox_id))
 		one_shot(request);
 	else

@@ -9,8 +9,6 @@
 #include "mcp/tools/tool_exec.h"
 #include "mcp/tasks/task.h"
 
-#define COMMAND_MAX (100 * KIB)
-
 /* --- in a sandbox --- */
 
 static void changed(struct foreground *run, struct exec *exec)
@@ -68,8 +66,9 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 	struct tool_exec *running = request->state;
 	struct error error;
 	tool_exec_enter(running, cancelled, hand_back);
-	if (foreground_start(sandbox, &running->exec, TAKE_PTR(running->stdin_data),
-			     running->stdin_size, &callbacks, running, &running->run, &error) < 0) {
+	if (foreground_start(sandbox, &running->exec.spec, TAKE_PTR(running->exec.stdin_data),
+			     running->exec.stdin_size, &callbacks, running, &running->run,
+			     &error) < 0) {
 		mcp_fail(request, &error);
 		tool_exec_leave(running);
 		return;
@@ -104,25 +103,20 @@ static void one_shot(struct mcp_request *request)
 	struct tool_exec *running = request->state;
 	struct error error;
 	tool_exec_one_shot(running);
-	if (oneshot_start(request->core, &request->principal, &running->one_shot, &running->exec,
-			  TAKE_PTR(running->stdin_data), running->stdin_size, &callbacks, running,
-			  &running->oneshot, &error) < 0) {
+	if (oneshot_start(request->core, &request->principal, &running->one_shot,
+			  &running->exec.spec, TAKE_PTR(running->exec.stdin_data),
+			  running->exec.stdin_size, &callbacks, running, &running->oneshot,
+			  &error) < 0) {
 		mcp_fail(request, &error);
 		tool_exec_leave(running);
 	}
 }
 
 static const struct field run_shell_fields[] = {
-    {"command", FIELD_TEXT_AT(struct tool_exec, command), FIELD_REQUIRED, 1, COMMAND_MAX},
+    {"command", FIELD_TEXT_AT(struct tool_exec, exec.shell), FIELD_REQUIRED, 1, TOOL_COMMAND_MAX},
     {"sandbox_id", FIELD_TEXT_AT(struct tool_exec, sandbox_id),
      .mcp = "Id or name. May be left out when there is only one."},
-    {"timeout_seconds", FIELD_NUMBER_AT(struct tool_exec, timeout_seconds),
-     .mcp = "Kill it after this long. Default: never."},
-    {"cwd", FIELD_TEXT_AT(struct tool_exec, exec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1},
-    {"env", FIELD_PAIRS_AT(struct tool_exec, env)},
-    {"stdin", FIELD_TEXT_AT(struct tool_exec, input)},
-    {"max_output_bytes", FIELD_UINT_AT(struct tool_exec, answer_max), .min = 1, .max = OUTPUT_MOST,
-     .fallback = OUTPUT_DEFAULT, .mcp = "Default 16384."},
+    {FIELD_ROWS_AT(struct tool_exec, exec, struct exec_fields), .inner = exec_fields},
     {0},
 };
 
@@ -133,16 +127,8 @@ static void run_shell(struct mcp_request *request, const json_t *arguments)
 		return;
 	/* By it the task is found again after a restart of the daemon. */
 	if (request->task)
-		running->exec.id = *task_exec(request->task);
-	answer_begin(&running->answer, running->answer_max);
-	shell_argv(running->command, running->argv);
-	running->exec.argv = running->argv;
-	running->exec.argc = 3;
-	if (running->input) {
-		running->exec.flags |= EXEC_STDIN;
-		running->stdin_size = strlen(running->input);
-		running->stdin_data = text_duplicate(running->input);
-	}
+		running->exec.spec.id = *task_exec(request->task);
+	answer_begin(&running->answer, running->exec.answer_max);
 	if (target_fresh(request, running->sandbox_id))
 		one_shot(request);
 	else

@@ -150,13 +150,6 @@ static void create_sandbox(struct mcp_request *request, const json_t *arguments)
 	request->state_free = create_free;
 	if (!tool_arguments(request, arguments, &create->fields))
 		return;
-	if (id_is_set(&request->principal.sandbox)) {
-		content_refuse(request,
-			       "This token is for sandbox %s alone and cannot make another: leave "
-			       "sandbox_id out and work in that one.",
-			       request->principal.sandbox.text);
-		return;
-	}
 	if (create_check(request, create, &error) < 0 ||
 	    sandbox_create(request->core, &request->principal, &create->fields.spec, created,
 			   request, &error) < 0) {
@@ -406,9 +399,11 @@ const struct mcp_tool sandbox_tools[] = {
 		       "run_code needs none. It ends with its files after timeout_seconds (default "
 		       "600 unless this host has another).",
 	.fields = sandbox_create_fields,
+	.unbound = "cannot make another: leave sandbox_id out and work in that one",
 	.example = "{\"size\": \"medium\", \"timeout_seconds\": 3600, \"name\": \"build\"}",
 	.scope = SCOPE_WRITE,
 	.toolsets = TOOLSET_DEFAULT,
+	.hints = TOOL_UNBOUND,
 	.call = create_sandbox,
     },
     {

@@ -29,6 +29,8 @@ struct mcp_tool {
 	const char *input;  /* of a dialect's, in place of `fields`: JSON schema, as it is listed */
 	const char *output; /* JSON schema of structuredContent, or NULL */
 	const char *meta;   /* JSON of _meta, or NULL */
+	/* Of TOOL_UNBOUND: what a bound token's refusal ends with, or NULL. */
+	const char *unbound;
 	const char *example; /* arguments of a good call, for errors; NULL: none is shown */
 	enum scope scope;
 	uint32_t toolsets;
@@ -52,11 +54,11 @@ void tools_names(const struct mcp_request *request, struct buffer *to);
 const struct mcp_tool *tool_find(const struct mcp_request *request, const char *name,
 				 bool *ret_scope_missing);
 
-/* The arguments by the tool's own table, or by one on the stack; on failure the request is answered
- * (what was wrong, what is accepted, an example) and false comes back. */
+/* The arguments by the tool's table; on failure the request is answered (what was wrong, what is
+ * accepted, an example) and false comes back. */
 bool tool_arguments(struct mcp_request *request, const json_t *arguments, void *into);
-bool tool_arguments_to(struct mcp_request *request, const json_t *arguments,
-		       const struct field_to *fields, size_t count);
+/* That answer. names: "`a`, `b` (required)". */
+void tool_arguments_refuse(struct mcp_request *request, const char *wrong, const char *names);
 
 /* What takes a sandbox alone, whichever is meant (metrics.c). */
 struct tool_sandbox {

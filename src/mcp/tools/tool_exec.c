@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "core/account/access.h"
-#include "edge/json_pairs.h"
 #include "mcp/tools/tool.h"
 
 static void tool_exec_free(void *state)
@@ -17,8 +16,7 @@ static void tool_exec_free(void *state)
 	alarm_stop(&running->budget);
 	follow_stop(&running->follow);
 	answer_done(&running->answer);
-	free(running->environment);
-	free(running->stdin_data);
+	exec_fields_done(&running->exec);
 	free(running);
 }
 
@@ -38,28 +36,19 @@ struct tool_exec *tool_exec_new(struct mcp_request *request)
 bool tool_exec_check(struct tool_exec *running)
 {
 	struct error error;
-	size_t count;
+	struct exec_fields *exec = &running->exec;
 	/* An empty one is what models write for none. */
 	if (running->sandbox_id && running->sandbox_id[0] == '\0')
 		running->sandbox_id = NULL;
-	if (running->timeout_seconds > RUN_TIMEOUT_SECONDS_MAX) {
-		content_refuse(running->request,
-			       "field `timeout_seconds` must be at most %d; leave it out for none",
-			       RUN_TIMEOUT_SECONDS_MAX);
-		return false;
-	}
-	/* Rounded up: a time-out that was asked for is never none. */
-	double ms = running->timeout_seconds * 1000;
-	running->exec.timeout_ms = running->code.timeout_ms = (uint32_t)(ms + (ms > 0 ? 0.999 : 0));
-	running->exec.principal = running->code.principal = &running->request->principal;
-	if (json_environment("env", running->env, EXEC_REQUEST_BYTES_MAX, &running->environment,
-			     &count, &error) < 0) {
+	exec->spec.principal = running->code.principal = &running->request->principal;
+	int result = exec->shell
+			 ? exec_fields_check(exec, FIELDS_MCP, &error)
+			 : exec_timeout_check(exec->timeout_seconds, 0, EXEC_TIMEOUT_MCP_MAX * 1000,
+					      FIELDS_MCP, &exec->spec.timeout_ms, &error);
+	if (result < 0)
 		content_refuse(running->request, "%s", error.message);
-		return false;
-	}
-	running->exec.environment = running->code.environment = running->environment;
-	running->exec.environment_count = running->code.environment_count = count;
-	return true;
+	running->code.timeout_ms = exec->spec.timeout_ms;
+	return result == 0;
 }
 
 /* --- the time it may take --- */
@@ -112,7 +101,7 @@ void tool_exec_changed(struct tool_exec *running, struct exec *exec)
 struct answer_view tool_exec_view(struct tool_exec *running, struct buffer *note)
 {
 	struct answer_view view = {
-	    .output = {.max = running->answer_max, .read_more = "read_job"},
+	    .output = {.max = running->exec.answer_max, .read_more = "read_job"},
 	};
 	const struct sandbox *kept = running->oneshot ? oneshot_kept(running->oneshot) : NULL;
 	if ((running->oneshot || running->ran) && !kept) {
@@ -225,7 +214,7 @@ static void shot_hand_back(void *data)
 void tool_exec_one_shot(struct tool_exec *running)
 {
 	struct mcp_request *request = running->request;
-	uint32_t *timeout = &running->exec.timeout_ms;
+	uint32_t *timeout = &running->exec.spec.timeout_ms;
 	running->one_shot.timeout_seconds = oneshot_life(request->core, timeout);
 	running->one_shot.timeout_set = true;
 	running->code.timeout_ms = *timeout;

@@ -13,26 +13,19 @@
 #include "core/sandbox/ephemeral.h"
 #include "core/exec/wait.h"
 #include "core/exec/oneshot.h"
+#include "edge/exec_fields.h"
 #include "mcp/alarm.h"
 #include "mcp/tools/answer.h"
 #include "mcp/tools/tool.h"
 
-#define RUN_TIMEOUT_SECONDS_MAX (7 * 24 * 3600)
+#define TOOL_COMMAND_MAX (100 * KIB)
 
 struct tool_exec {
 	struct mcp_request *request;
 	/* What was asked; texts are the request's. */
-	const char *sandbox_id, *command, *input, *language;
-	json_t *env;
-	double timeout_seconds;
-	uint64_t answer_max;
-	struct pair *environment;
-	const char *argv[4];
-	struct exec_spec exec;
+	const char *sandbox_id, *language, *context_id;
+	struct exec_fields exec;
 	struct code_spec code;
-	const char *context_id;
-	char *stdin_data;
-	size_t stdin_size;
 	struct sandbox_spec one_shot;
 	struct ephemeral_labels labels;
 	/* Under way. */
@@ -56,7 +49,7 @@ struct tool_exec {
 };
 
 struct tool_exec *tool_exec_new(struct mcp_request *request);
-/* timeout_seconds and env as the core wants them; false: the request was answered. */
+/* What the fields of a command, or the time-out of code, say; false: the request was answered. */
 bool tool_exec_check(struct tool_exec *running);
 /* Holds the request and begins to count the time. hand_back is called when it is over, with the
  * request open: it must answer and leave. NULL: what is begun bounds itself. */

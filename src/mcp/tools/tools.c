@@ -303,7 +303,11 @@ void tools_call(struct mcp_request *request)
 		return;
 	request->tool = tool;
 	if (token_admit(&request->principal, tool->scope, tool->hints & TOOL_UNBOUND, &error) < 0) {
-		mcp_fail(request, &error);
+		if (tool->unbound)
+			content_refuse(request, "This token is for sandbox %s alone and %s.",
+				       request->principal.sandbox.text, tool->unbound);
+		else
+			mcp_fail(request, &error);
 		return;
 	}
 	if (refuse_incapable(request, tool))
@@ -322,7 +326,7 @@ void tools_call(struct mcp_request *request)
 
 /* --- arguments --- */
 
-static void refuse_arguments(struct mcp_request *request, const char *wrong, const char *names)
+void tool_arguments_refuse(struct mcp_request *request, const char *wrong, const char *names)
 {
 	bool asks = wrong[0] && wrong[strlen(wrong) - 1] == '?';
 	content_refuse(request, "%s%s Accepted arguments: %s.", wrong, asks ? "" : ".",
@@ -337,20 +341,6 @@ bool tool_arguments(struct mcp_request *request, const json_t *arguments, void *
 	if (fields_parse(arguments, fields, FIELDS_MCP, &request->core->config, into, &error) == 0)
 		return true;
 	fields_names(fields, FIELDS_MCP, &names);
-	refuse_arguments(request, error.message, buffer_text(&names));
-	return false;
-}
-
-bool tool_arguments_to(struct mcp_request *request, const json_t *arguments,
-		       const struct field_to *fields, size_t count)
-{
-	struct error error;
-	struct buffer names DONE_BUFFER = BUFFER(2 * KIB);
-	if (json_fields(arguments, fields, count, FIELDS_MCP, &error) == 0)
-		return true;
-	for (size_t i = 0; i < count; i++)
-		(void)!buffer_printf(&names, "%s%s%s", i > 0 ? ", " : "", fields[i].name,
-				     fields[i].required ? " (required)" : "");
-	refuse_arguments(request, error.message, buffer_text(&names));
+	tool_arguments_refuse(request, error.message, buffer_text(&names));
 	return false;
 }

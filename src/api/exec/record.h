@@ -1,37 +1,9 @@
-/* What a client asks for when it runs a command, and what it is told of one. */
+/* What a client is told of an exec. */
 #pragma once
 
 #include "core/exec/exec.h"
 #include "core/account/access.h"
-#include "edge/fields.h"
-
-#define EXEC_ANSWER_DEFAULT (1 * MIB) /* of each stream, in a blocking answer */
-#define EXEC_ANSWER_MAX (4 * MIB)     /* six times as much at worst, as JSON, fits REPLY_MAX */
-
-enum stdin_kind {
-	STDIN_NONE,  /* /dev/null */
-	STDIN_GIVEN, /* `stdin` or `stdin_base64` */
-	STDIN_OPEN,  /* `stdin: true`: it comes later */
-};
-
-struct exec_ask {
-	struct exec_spec spec; /* borrows from the request's JSON and from here */
-	const char **argv;
-	struct pair *environment;
-	struct exec_limit limits[EXEC_RUNLIMITS_MAX];
-	enum stdin_kind stdin_kind;
-	bool stdin_said; /* `stdin` was given as true or false */
-	char *stdin_data;
-	size_t stdin_size;
-	bool background;
-	uint64_t answer_max; /* of each stream */
-};
-
-NODISCARD int exec_ask_parse(const json_t *body, struct exec_ask *ret_ask, struct error *error);
-void exec_ask_done(struct exec_ask *ask);
-
-/* "TERM", "SIGTERM", "15" or 15. */
-NODISCARD int signal_parse(const json_t *json, int *ret_signal, struct error *error);
+#include "edge/json.h"
 
 /* Members of the record of an exec, into an object that the caller opened. */
 void put_exec_members(struct json_writer *writer, const struct exec_row *row);
