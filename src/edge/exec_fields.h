@@ -24,7 +24,7 @@ enum stdin_kind {
 /* Zeroed before; borrows from the JSON. */
 struct exec_fields {
 	struct exec_spec spec; /* whole after exec_fields_check() */
-	json_t *cmd, *command, *args, *argv, *env, *input, *limits, *rlimits, *output;
+	json_t *cmd, *command, *args, *argv, *env, *input, *limits, *rlimits;
 	const char *shell; /* MCP's command, always for the shell */
 	const char *input_text, *input_base64;
 	double timeout_seconds, timeout_ms;
