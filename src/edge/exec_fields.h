@@ -14,6 +14,7 @@
 #define TERMINAL_SIZE_MAX 10000
 #define EXEC_TIMEOUT_MAX (UINT32_MAX / 1000) /* seconds */
 #define EXEC_TIMEOUT_MCP_MAX (7u * 24 * 3600)
+#define CODE_TIMEOUT_MAX (24u * 3600) /* of a piece of code, everywhere */
 
 enum stdin_kind {
 	STDIN_NONE,  /* /dev/null */
