@@ -2,7 +2,6 @@
  * sandbox is gone. A client that goes away ends it. Runs on the loop; everything waits through
  * callbacks. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/exec/record.h"
 #include "api/routes.h"

@@ -1,7 +1,6 @@
 /* The administration's face, at its own URL and for the scope admin alone: tokens, budgets
  * (budget.c), what workspaces have used, how the host is. In no other list of tools. Called by
  * tools.c; a few short calls of the store. A token is in one answer, once, and nowhere else. */
-#include "edge/account_fields.h"
 #include "mcp/tools/admin.h"
 
 #include <stdlib.h>
@@ -9,9 +8,8 @@
 
 #include "base/clock.h"
 #include "base/statistics.h"
-#include "base/text.h"
 #include "core/account/admission.h"
-#include "core/account/access.h"
+#include "edge/account_fields.h"
 #include "proto/tiers.h"
 
 #define ANSWER_MAX (32 * KIB)
