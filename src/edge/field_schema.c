@@ -127,6 +127,8 @@ static void put_shape(struct json_writer *writer, const struct field *field, enu
 	}
 	if (form == FIELDS_QUERY && field->fallback)
 		put_uint(writer, "default", field->fallback);
+	if (form == FIELDS_QUERY && field->fallback_text)
+		put_text(writer, "default", field->fallback_text);
 }
 
 void put_field(struct json_writer *writer, const char *key, const struct field *field,

@@ -1,6 +1,6 @@
 /* What an operation takes, in one place: a table with a row for each field. The table makes the
  * parser of a JSON body, of the arguments of an MCP tool and of a query; the OpenAPI schema, which
- * a gate holds against docs/openapi; the `inputSchema` of the tool; and the texts of errors.
+ * a unit test holds against docs/openapi; the `inputSchema` of the tool; and the texts of errors.
  *
  *     struct drain { uint32_t timeout_seconds; const char *then; bool cancel; };
  *     const struct field drain_fields[] = {
@@ -11,10 +11,15 @@
  *         {0},
  *     };
  *
- * A row says what one field alone may be. What several say together is the handler's to check. */
+ * A row says what one field alone may be. What several say together is the handler's to check.
+ *
+ * In a query every value is text. It has four of the types: FIELD_TEXT, whose `max` must be set,
+ * FIELD_BOOL (1, 0, true or false), FIELD_UINT and FIELD_QUERY_PAIRS. An empty value counts as not
+ * given, except for a FIELD_TEXT with `min` 1. The sentence of a parameter is in docs/openapi. */
 #pragma once
 
 #include "base/config.h"
+#include "core/sandbox/sandbox.h"
 #include "edge/json.h"
 
 enum field_type {
@@ -28,7 +33,8 @@ enum field_type {
 	FIELD_PAIRS,  /* json_t *, borrowed: an object of strings; max is only told */
 	FIELD_ARRAY,  /* json_t *, borrowed; of `words`, of objects by `inner`, else of strings; min
 		       * and max, the number of its items, are only told */
-	FIELD_ANY,    /* json_t *, borrowed */
+	FIELD_QUERY_PAIRS, /* struct query_pairs; of a query alone; has a `shape` */
+	FIELD_ANY,         /* json_t *, borrowed */
 };
 
 enum field_flag {
@@ -58,7 +64,8 @@ struct field {
 	const char *of;                   /* what is counted, for the error */
 	const struct field *inner;
 	const char *shape; /* members of its JSON schema, where type and bounds cannot say it */
-	const char *rest, *mcp; /* what each tells about it; NULL: its name says enough */
+	const char *fallback_text; /* of a FIELD_TEXT that is not given */
+	const char *rest, *mcp;    /* what each tells about it; NULL: its name says enough */
 };
 
 /* type, at and size of a row. A member of another C type does not compile. */
@@ -92,11 +99,22 @@ struct field {
 #define FIELD_OBJECT_AT(owner, member) FIELD_AT(FIELD_OBJECT, owner, member, json_t *)
 #define FIELD_PAIRS_AT(owner, member) FIELD_AT(FIELD_PAIRS, owner, member, json_t *)
 #define FIELD_ARRAY_AT(owner, member) FIELD_AT(FIELD_ARRAY, owner, member, json_t *)
+#define FIELD_QUERY_PAIRS_AT(owner, member)                                                        \
+	FIELD_AT(FIELD_QUERY_PAIRS, owner, member, struct query_pairs)
 #define FIELD_ANY_AT(owner, member) FIELD_AT(FIELD_ANY, owner, member, json_t *)
+
+/* A parameter of the form KEY=VALUE that may be given again: `label=team=red&label=tier=1`. */
+#define QUERY_PAIRS_MAX 16
+#define QUERY_PAIR_MAX 511 /* bytes of one, decoded */
+
+struct query_pairs {
+	struct pair pairs[QUERY_PAIRS_MAX]; /* borrowed */
+	size_t count;
+};
 
 enum field_form {
 	FIELDS_REST,
-	FIELDS_QUERY, /* REST's, where a value is text in a URL */
+	FIELDS_QUERY, /* REST's, in the URL */
 	FIELDS_MCP,   /* lenient: a number or a list that is written as text is taken as meant */
 };
 
@@ -105,6 +123,11 @@ enum field_form {
  * FIELDS_MCP may change the object. */
 NODISCARD int fields_parse(const json_t *object, const struct field *fields, enum field_form form,
 			   const struct config *config, void *into, struct error *error);
+
+/* The same of a query as it stands in the URL. Its names are known (router.c). Text borrows from
+ * `room`, which has the size of the query and one byte more. */
+NODISCARD int fields_parse_query(const char *query, const struct field *fields, char *room,
+				 void *into, struct error *error);
 
 /* Does the form have that row? */
 bool field_shown(const struct field *field, enum field_form form);

@@ -49,13 +49,10 @@ void put_activity(struct json_writer *writer, const char *key, const struct acti
 	put_object_end(writer);
 }
 
-int query_kinds(struct call *call, char list[ACTIVITY_KIND_LIST_MAX], struct error *error)
+int activity_query_kinds(const char *kind, char list[ACTIVITY_KIND_LIST_MAX], struct error *error)
 {
-	char text[512] = "";
 	list[0] = '\0';
-	if (query_text(call, "kind", text, sizeof(text), false, error) < 0)
-		return -1;
-	return text[0] ? activity_kinds_parse(text, list, ACTIVITY_KIND_LIST_MAX, error) : 0;
+	return kind ? activity_kinds_parse(kind, list, ACTIVITY_KIND_LIST_MAX, error) : 0;
 }
 
 /* What follows the seconds: a fraction, then 'Z' or an offset. 0 when it is well-formed. */
@@ -77,14 +74,11 @@ static int parse_zone(const char *text, int64_t *wall)
 	return 0;
 }
 
-int query_time(struct call *call, const char *name, int64_t *wall, struct error *error)
+static int parse_time(const char *name, const char *text, int64_t *wall, struct error *error)
 {
-	char text[64] = "";
 	uint64_t seconds;
 	struct tm parts = {0};
-	if (query_text(call, name, text, sizeof(text), false, error) < 0)
-		return -1;
-	if (!text[0])
+	if (!text)
 		return 0;
 	if (text_to_u64(text, 0, 9000000000, &seconds) == 0) {
 		*wall = MAX((int64_t)seconds * NSEC_PER_SEC, 1);
@@ -122,26 +116,38 @@ bool activity_page_entry(void *data, const struct activity_row *row)
 	return true;
 }
 
+struct asked {
+	uint32_t limit;
+	const char *cursor, *order, *kind, *since, *until;
+};
+
+const struct field activity_query[] = {
+    {"limit", FIELD_UINT_AT(struct asked, limit), .min = 1, .max = ACTIVITY_PAGE_MAX,
+     .fallback = ACTIVITY_PAGE_DEFAULT},
+    {"cursor", FIELD_TEXT_AT(struct asked, cursor), .max = ACTIVITY_CURSOR_MAX - 1,
+     .shape = ACTIVITY_CURSOR_SHAPE("1")},
+    {"order", FIELD_TEXT_AT(struct asked, order), .min = 1, .max = 7, .words = "asc,desc",
+     .fallback_text = "asc"},
+    {"kind", FIELD_TEXT_AT(struct asked, kind), .max = ACTIVITY_KINDS_MAX},
+    {"since", FIELD_TEXT_AT(struct asked, since), .max = 63},
+    {"until", FIELD_TEXT_AT(struct asked, until), .max = 63},
+    {0},
+};
+
 static int read_query(struct call *call, struct activity_query *query,
 		      char kinds[ACTIVITY_KIND_LIST_MAX], struct error *error)
 {
-	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
-	char order[8] = "asc", cursor[ACTIVITY_CURSOR_MAX] = "";
-	if (query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, error) < 0 ||
-	    query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0 ||
-	    (cursor[0] && activity_cursor_parse("query parameter `cursor`", cursor, 1,
-						&query->after, error) < 0) ||
-	    query_text(call, "order", order, sizeof(order), false, error) < 0 ||
-	    query_kinds(call, kinds, error) < 0 ||
-	    query_time(call, "since", &query->since_wall, error) < 0 ||
-	    query_time(call, "until", &query->to_wall, error) < 0)
+	struct asked asked = {0};
+	if (call_query(call, &asked, error) < 0 ||
+	    (asked.cursor && activity_cursor_parse("query parameter `cursor`", asked.cursor, 1,
+						   &query->after, error) < 0) ||
+	    activity_query_kinds(asked.kind, kinds, error) < 0 ||
+	    parse_time("since", asked.since, &query->since_wall, error) < 0 ||
+	    parse_time("until", asked.until, &query->to_wall, error) < 0)
 		return -1;
-	if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `order` must be asc or desc");
-	query->descending = strcmp(order, "desc") == 0;
+	query->descending = strcmp(asked.order, "desc") == 0;
 	query->kinds = kinds[0] ? kinds : NULL;
-	query->limit = (uint32_t)limit + 1; /* one more says whether there is more */
+	query->limit = asked.limit + 1; /* one more says whether there is more */
 	return 0;
 }
 
@@ -188,10 +194,10 @@ void activity_get(struct call *call)
 }
 
 const struct route activity_routes[] = {
-    {"GET", SB "/activity", READ, 0, activity_get, "limit,cursor,order,kind,since,until", 0},
-    {"GET", SB "/events", READ, 0, sandbox_events_get, "tail,follow", 0},
-    {"GET", "/v1/events", READ, 0, events_get, "after,follow,kind,sandbox,limit", 0},
-    {"GET", SB "/execs/{exec}/receipt", READ, 0, receipt_get, NULL, 0},
-    {"GET", "/v1/receipts/key", READ, 0, receipt_key_get, NULL, 0},
+    {"GET", SB "/activity", READ, 0, activity_get, activity_query},
+    {"GET", SB "/events", READ, 0, sandbox_events_get, sandbox_events_query},
+    {"GET", "/v1/events", READ, 0, events_get, events_query},
+    {"GET", SB "/execs/{exec}/receipt", READ, 0, receipt_get},
+    {"GET", "/v1/receipts/key", READ, 0, receipt_key_get},
     {0},
 };
