@@ -40,21 +40,22 @@ struct pty {
 	const char *command, *cwd, *user, *job; /* of the query */
 };
 
-#define WINDOW_ROWS                                                                                \
-	{"rows", FIELD_UINT_AT(struct pty, rows), .min = 1, .max = TERMINAL_SIZE_MAX},             \
-	    {"cols", FIELD_UINT_AT(struct pty, columns), .min = 1, .max = TERMINAL_SIZE_MAX},      \
-	    {"replay", FIELD_UINT_AT(struct pty, replay), .max = REPLAY_MAX,                       \
-	     .fallback = REPLAY_DEFAULT},                                                          \
-	    {"detach", FIELD_BOOL_AT(struct pty, detach),                                          \
-	     .given = FIELD_GIVEN(struct pty, detach_given)},                                      \
-	{                                                                                          \
-		"readonly", FIELD_BOOL_AT(struct pty, read_only)                                   \
-	}
+#define ROWS "rows", FIELD_UINT_AT(struct pty, rows), .min = 1, .max = TERMINAL_SIZE_MAX
+#define COLUMNS "cols", FIELD_UINT_AT(struct pty, columns), .min = 1, .max = TERMINAL_SIZE_MAX
+#define REPLAY                                                                                     \
+	"replay", FIELD_UINT_AT(struct pty, replay), .max = REPLAY_MAX, .fallback = REPLAY_DEFAULT
+#define DETACH                                                                                     \
+	"detach", FIELD_BOOL_AT(struct pty, detach), .given = FIELD_GIVEN(struct pty, detach_given)
+#define READ_ONLY "readonly", FIELD_BOOL_AT(struct pty, read_only)
 
-const struct field exec_tty_query[] = {WINDOW_ROWS, {0}};
+const struct field exec_tty_query[] = {{ROWS}, {COLUMNS}, {REPLAY}, {DETACH}, {READ_ONLY}, {0}};
 
 const struct field exec_pty_query[] = {
-    WINDOW_ROWS,
+    {ROWS},
+    {COLUMNS},
+    {REPLAY},
+    {DETACH},
+    {READ_ONLY},
     {"cmd", FIELD_TEXT_AT(struct pty, command), .max = COMMAND_MAX},
     {"cwd", FIELD_TEXT_AT(struct pty, cwd), .max = GUEST_PATH_MAX - 1},
     {"user", FIELD_TEXT_AT(struct pty, user), .max = 63},

@@ -215,16 +215,20 @@ void file_list_get(struct call *call)
 
 /* --- glob --- */
 
-static const struct file_callbacks glob_callbacks = {.on_data = records_data, .on_done = list_done};
-
-void file_glob_get(struct call *call)
+static void search_begin(struct call *call, enum file_operation operation,
+			 const struct file_callbacks *callbacks, const char *found)
 {
-	struct file_call *file = file_call_new(call, FILE_GLOB, &glob_callbacks);
+	struct file_call *file = file_call_new(call, operation, callbacks);
 	if (!file_query(file))
 		return;
 	put_object(&file->writer, NULL);
-	put_array(&file->writer, "paths");
+	put_array(&file->writer, found);
 	file_begin(file);
+}
+
+void file_glob_get(struct call *call)
+{
+	search_begin(call, FILE_GLOB, &file_list_callbacks, "paths");
 }
 
 /* --- grep --- */
@@ -248,10 +252,5 @@ static const struct file_callbacks grep_callbacks = {.on_data = records_data, .o
 
 void file_grep_get(struct call *call)
 {
-	struct file_call *file = file_call_new(call, FILE_GREP, &grep_callbacks);
-	if (!file_query(file))
-		return;
-	put_object(&file->writer, NULL);
-	put_array(&file->writer, "matches");
-	file_begin(file);
+	search_begin(call, FILE_GREP, &grep_callbacks, "matches");
 }
