@@ -82,10 +82,11 @@ void put_fields(struct json_writer *writer, const char *key, const struct field 
 /* MCP tells types, words and sentences, and leaves the bounds to the errors. */
 static void put_shape(struct json_writer *writer, const struct field *field, enum field_form form)
 {
-	static const char *const types[FIELD_ANY + 1] = {
+	static const char *const types[FIELD_QUERY_PAIRS + 1] = {
 	    [FIELD_TEXT] = "string",   [FIELD_BOOL] = "boolean",  [FIELD_UINT] = "integer",
 	    [FIELD_INT] = "integer",   [FIELD_NUMBER] = "number", [FIELD_MILLI] = "number",
 	    [FIELD_OBJECT] = "object", [FIELD_PAIRS] = "object",  [FIELD_ARRAY] = "array",
+	    [FIELD_TIME] = "string",
 	};
 	bool bounds = form != FIELDS_MCP;
 	if (field->type == FIELD_OBJECT && field->inner) {
@@ -109,7 +110,7 @@ static void put_shape(struct json_writer *writer, const struct field *field, enu
 		put_uint(writer, "minimum", field->min);
 	if (!bounds)
 		return;
-	if (field->type == FIELD_TEXT && !field->words)
+	if ((field->type == FIELD_TEXT && !field->words) || field->type == FIELD_TIME)
 		put_bounds(writer, field, "minLength", "maxLength");
 	else if (field->type == FIELD_ARRAY)
 		put_bounds(writer, field, "minItems", "maxItems");

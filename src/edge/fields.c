@@ -27,8 +27,9 @@ static int refuse_type(const struct field *field, struct error *error)
 	    [FIELD_OBJECT] = "an object",
 	    [FIELD_PAIRS] = "an object",
 	    [FIELD_ARRAY] = "an array",
-	    [FIELD_QUERY_PAIRS] = "of a query",
 	    [FIELD_ANY] = "a value",
+	    [FIELD_TIME] = "of a query",
+	    [FIELD_QUERY_PAIRS] = "of a query",
 	};
 	return error_set(error, ERROR_INVALID, "field `%s` must be %s", field->name,
 			 names[field->type]);
@@ -167,6 +168,7 @@ static int take(const struct field *field, json_t *value, const struct config *c
 		if (!json_is_array(value))
 			return refuse_type(field, error);
 		break;
+	case FIELD_TIME:
 	case FIELD_QUERY_PAIRS:
 		return refuse_type(field, error);
 	case FIELD_ANY:
@@ -338,6 +340,7 @@ static json_t *value_meant(const struct field *field, const char *text, size_t s
 		}
 		break;
 	case FIELD_TEXT:
+	case FIELD_TIME:
 	case FIELD_QUERY_PAIRS:
 	case FIELD_ANY:
 		break;
@@ -498,8 +501,9 @@ static int take_parameter(const char *query, const struct field *field, char **r
 {
 	enum { UINT_TEXT_MAX = 23, BOOL_TEXT_MAX = 7 };
 	bool is_text = field->type == FIELD_TEXT, is_uint = field->type == FIELD_UINT;
+	bool is_time = field->type == FIELD_TIME;
 	char *text = *room, *to = (char *)into + field->at;
-	size_t longest = is_text ? field->max : is_uint ? UINT_TEXT_MAX : BOOL_TEXT_MAX;
+	size_t longest = is_text || is_time ? field->max : is_uint ? UINT_TEXT_MAX : BOOL_TEXT_MAX;
 	uint64_t number, most = field->max ? field->max : INT64_MAX;
 	ssize_t size = http_query_find(query, field->name, text, longest + 1);
 	if (size < 0 && size != -ENOENT)
@@ -527,6 +531,13 @@ static int take_parameter(const char *query, const struct field *field, char **r
 					 field->name, (unsigned long long)field->min,
 					 (unsigned long long)most);
 		keep_uint(field, number, to);
+	} else if (is_time) {
+		if (field_time_parse(text, (int64_t *)to) < 0)
+			return refuse_parameter(
+			    field,
+			    "must be a time like 2026-11-15T08:00:00Z or "
+			    "2026-11-15, seconds since 1970, or an age like 10m",
+			    error);
 	} else {
 		bool truth = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
 		if (!truth && strcmp(text, "0") != 0 && strcmp(text, "false") != 0)

@@ -13,8 +13,8 @@
  *
  * A row says what one field alone may be. What several say together is the handler's to check.
  *
- * In a query every value is text. It has four of the types: FIELD_TEXT, whose `max` must be set,
- * FIELD_BOOL (1, 0, true or false), FIELD_UINT and FIELD_QUERY_PAIRS. An empty value counts as not
+ * In a query every value is text. Its types are FIELD_TEXT, whose `max` must be set, FIELD_BOOL (1,
+ * 0, true or false), FIELD_UINT and the two that only a query has. An empty value counts as not
  * given, except for a FIELD_TEXT with `min` 1. The sentence of a parameter is in docs/openapi. */
 #pragma once
 
@@ -33,8 +33,11 @@ enum field_type {
 	FIELD_PAIRS,  /* json_t *, borrowed: an object of strings; max is only told */
 	FIELD_ARRAY,  /* json_t *, borrowed; of `words`, of objects by `inner`, else of strings; min
 		       * and max, the number of its items, are only told */
+	FIELD_ANY,    /* json_t *, borrowed */
+	FIELD_TIME,   /* int64_t, nanoseconds since 1970, at least 1; text of RFC 3339, a date,
+		       * seconds   since 1970, or an age like 10m; of a query alone; max: bytes of the
+		       * text */
 	FIELD_QUERY_PAIRS, /* struct query_pairs; of a query alone; has a `shape` */
-	FIELD_ANY,         /* json_t *, borrowed */
 };
 
 enum field_flag {
@@ -99,6 +102,7 @@ struct field {
 #define FIELD_OBJECT_AT(owner, member) FIELD_AT(FIELD_OBJECT, owner, member, json_t *)
 #define FIELD_PAIRS_AT(owner, member) FIELD_AT(FIELD_PAIRS, owner, member, json_t *)
 #define FIELD_ARRAY_AT(owner, member) FIELD_AT(FIELD_ARRAY, owner, member, json_t *)
+#define FIELD_TIME_AT(owner, member) FIELD_AT(FIELD_TIME, owner, member, int64_t)
 #define FIELD_QUERY_PAIRS_AT(owner, member)                                                        \
 	FIELD_AT(FIELD_QUERY_PAIRS, owner, member, struct query_pairs)
 #define FIELD_ANY_AT(owner, member) FIELD_AT(FIELD_ANY, owner, member, json_t *)
@@ -128,6 +132,9 @@ NODISCARD int fields_parse(const json_t *object, const struct field *fields, enu
  * `room`, which has the size of the query and one byte more. */
 NODISCARD int fields_parse_query(const char *query, const struct field *fields, char *room,
 				 void *into, struct error *error);
+
+/* The text of a FIELD_TIME; -EINVAL. */
+NODISCARD int field_time_parse(const char *text, int64_t *ret_wall);
 
 /* Does the form have that row? */
 bool field_shown(const struct field *field, enum field_form form);

@@ -8,6 +8,7 @@
 #include "api/exec/ask.h"
 #include "api/openapi.h"
 #include "base/base64.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "edge/call.h"
 
@@ -267,6 +268,7 @@ struct queried {
 	uint32_t bits;
 	uint16_t count;
 	bool flag, given;
+	int64_t time;
 	struct query_pairs pairs;
 };
 
@@ -277,6 +279,7 @@ static const struct field queried_fields[] = {
     {"bit", FIELD_BIT_AT(struct queried, bits), .bit = 4},
     {"count", FIELD_UINT_AT(struct queried, count), .min = 2, .max = 9, .fallback = 3},
     {"flag", FIELD_BOOL_AT(struct queried, flag), .given = FIELD_GIVEN(struct queried, given)},
+    {"time", FIELD_TIME_AT(struct queried, time), .max = 39},
     {"pair", FIELD_QUERY_PAIRS_AT(struct queried, pairs)},
     {0},
 };
@@ -318,6 +321,35 @@ TEST(queries_fill_their_members)
 	free(room);
 }
 
+TEST(times_have_many_forms)
+{
+	static const struct {
+		const char *text;
+		int64_t wall;
+	} times[] = {
+	    {"2026-11-15T08:00:00Z", 1794729600 * NSEC_PER_SEC},
+	    {"2026-11-15T08:00:00.25z", 1794729600 * NSEC_PER_SEC + NSEC_PER_SEC / 4},
+	    {"2026-11-15T09:30:00+01:30", 1794729600 * NSEC_PER_SEC},
+	    {"2026-11-15T07:00:00.5-01:00", 1794729600 * NSEC_PER_SEC + NSEC_PER_SEC / 2},
+	    {"2026-11-15", 1794700800 * NSEC_PER_SEC},
+	    {"1794729600", 1794729600 * NSEC_PER_SEC},
+	    {"9999-12-31", 9000000000 * NSEC_PER_SEC},
+	    {"1960-01-01", 1},
+	    {"0", 1},
+	    {"9000000001s", 1},
+	};
+	int64_t wall;
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+		wall = 0;
+		CHECK_INT(field_time_parse(times[i].text, &wall), 0);
+		if (wall != times[i].wall)
+			test_fail(__FILE__, __LINE__, "%s is %lld", times[i].text, (long long)wall);
+	}
+	int64_t before = clock_wall();
+	CHECK_INT(field_time_parse("10m", &wall), 0);
+	CHECK(wall + 600 * NSEC_PER_SEC >= before && wall + 600 * NSEC_PER_SEC <= clock_wall());
+}
+
 TEST(parameters_are_named_in_errors)
 {
 	static const struct {
@@ -335,6 +367,14 @@ TEST(parameters_are_named_in_errors)
 	    {"name=a&count=000000000000000000000002", "`count` is given twice, is longer than 23"},
 	    {"name=a&flag=yes", "`flag` must be 1 or 0"},
 	    {"name=a&bit=12345678", "`bit` is given twice, is longer than 7"},
+	    {"name=a&time=yesterday", "`time` must be a time like"},
+	    {"name=a&time=2026-13-01", "`time` must be a time like"},
+	    {"name=a&time=2026-11-15x", "`time` must be a time like"},
+	    {"name=a&time=2026-11-15T08:00", "`time` must be a time like"},
+	    {"name=a&time=2026-11-15T08:00:00", "`time` must be a time like"},
+	    {"name=a&time=2026-11-15T08:00:00Zx", "`time` must be a time like"},
+	    {"name=a&time=2026-11-15T08:00:00%2B1:00", "`time` must be a time like"},
+	    {"name=a&time=1763539200000", "`time` must be a time like"},
 	    {"name=a&pair", "`pair` must be of the form KEY=VALUE"},
 	    {"name=a&pair=b", "`pair` must be of the form KEY=VALUE"},
 	    {"name=a&pair==b", "`pair` must be of the form KEY=VALUE"},
@@ -624,9 +664,10 @@ static void check_query(const struct route *route, json_t *operation)
 	}
 	for (const struct field *field = route->query; field && field->name; field++) {
 		/* The types that a query has. */
-		CHECK(field->type == FIELD_BOOL || field->type == FIELD_UINT ||
-		      (field->type == FIELD_TEXT && field->max > 0) ||
-		      (field->type == FIELD_QUERY_PAIRS && field->shape));
+		CHECK(
+		    field->type == FIELD_BOOL || field->type == FIELD_UINT ||
+		    ((field->type == FIELD_TEXT || field->type == FIELD_TIME) && field->max > 0) ||
+		    (field->type == FIELD_QUERY_PAIRS && field->shape));
 		check_parameter(route, field, operation);
 		served++;
 	}

@@ -13,7 +13,6 @@
 
 #define USAGE_LIMIT_DEFAULT 100
 #define USAGE_LIMIT_MAX 1000
-#define SECONDS_MAX (253402300800LL) /* the year 10000 */
 
 #define ROWS_PER_TURN 100
 
@@ -22,7 +21,8 @@ struct ask {
 	char workspace[WORKSPACE_MAX + 1]; /* "": all */
 	int64_t from_hour, to_hour;
 	uint64_t limit;
-	const char *from, *to, *by_name, *name, *cursor; /* of the query */
+	int64_t from, to; /* of the query, as these are */
+	const char *by_name, *name, *cursor;
 	/* The answer that is being made. */
 	struct usage_walk walk;
 	struct buffer buffer;
@@ -32,42 +32,9 @@ struct ask {
 	bool more;
 };
 
-/* "2026-11-15T08:00:00Z" (with a fraction, if it must be), "2026-11-15", seconds since 1970, or
- * an age like 6h. */
-static int parse_time(const char *name, const char *text, int64_t *ret_seconds, struct error *error)
-{
-	struct tm time = {0};
-	uint64_t seconds;
-	if (text_to_u64(text, 0, SECONDS_MAX - 1, &seconds) == 0) {
-		*ret_seconds = (int64_t)seconds;
-		return 0;
-	}
-	if (text_to_seconds(text, &seconds) == 0 && seconds < SECONDS_MAX) {
-		*ret_seconds = MAX(clock_wall() / NSEC_PER_SEC - (int64_t)seconds, 0);
-		return 0;
-	}
-	const char *rest = strptime(text, "%Y-%m-%d", &time);
-	if (rest && *rest == 'T') {
-		rest = strptime(rest + 1, "%H:%M:%S", &time);
-		if (rest && *rest == '.')
-			rest += 1 + strspn(rest + 1, "0123456789");
-		rest = rest && strcmp(rest, "Z") == 0 ? rest + 1 : NULL;
-	}
-	int64_t value = rest && *rest == '\0' ? (int64_t)timegm(&time) : -1;
-	if (value < 0 || value >= SECONDS_MAX)
-		return error_set(
-		    error, ERROR_INVALID,
-		    "query parameter `%s` must be a time in UTC like "
-		    "2026-11-15T08:00:00Z or 2026-11-15, seconds since 1970, or an age "
-		    "like 6h",
-		    name);
-	*ret_seconds = value;
-	return 0;
-}
-
 static const struct field usage_query[] = {
-    {"from", FIELD_TEXT_AT(struct ask, from), .max = 39},
-    {"to", FIELD_TEXT_AT(struct ask, to), .max = 39},
+    {"from", FIELD_TIME_AT(struct ask, from), .max = 39},
+    {"to", FIELD_TIME_AT(struct ask, to), .max = 39},
     {"workspace", FIELD_TEXT_AT(struct ask, name), .max = CALL_PARAMETER_MAX - 1},
     {"by", FIELD_TEXT_AT(struct ask, by_name), .min = 1, .max = 15, .words = "sandbox,workspace",
      .fallback_text = "sandbox"},
@@ -79,7 +46,7 @@ static const struct field usage_query[] = {
 
 static int parse_range(struct ask *ask, struct error *error)
 {
-	int64_t now = clock_wall() / NSEC_PER_SEC, seconds;
+	int64_t now = clock_wall() / NSEC_PER_SEC;
 	/* Without a word it is this month. */
 	time_t when = (time_t)now;
 	struct tm month;
@@ -88,16 +55,10 @@ static int parse_range(struct ask *ask, struct error *error)
 	month.tm_hour = month.tm_min = month.tm_sec = 0;
 	ask->from_hour = (int64_t)timegm(&month) / 3600;
 	ask->to_hour = now / 3600 + 1;
-	if (ask->from) {
-		if (parse_time("from", ask->from, &seconds, error) < 0)
-			return -1;
-		ask->from_hour = seconds / 3600;
-	}
-	if (ask->to) {
-		if (parse_time("to", ask->to, &seconds, error) < 0)
-			return -1;
-		ask->to_hour = (seconds + 3599) / 3600;
-	}
+	if (ask->from)
+		ask->from_hour = ask->from / NSEC_PER_HOUR;
+	if (ask->to)
+		ask->to_hour = (ask->to + NSEC_PER_HOUR - 1) / NSEC_PER_HOUR;
 	if (ask->from_hour > ask->to_hour)
 		return error_set(error, ERROR_INVALID, "query parameter `from` is after `to`");
 	return 0;

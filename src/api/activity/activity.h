@@ -27,9 +27,6 @@ bool activity_page_entry(void *data, const struct activity_row *row);
 /* A cursor is core's to read. */
 #define ACTIVITY_CURSOR_SHAPE(least)                                                               \
 	"\"type\":\"integer\",\"minimum\":" least ",\"maximum\":9223372036854775807"
-/* The parameter `kind` (NULL: "") as store/activity.h takes it. */
-NODISCARD int activity_query_kinds(const char *kind, char list[ACTIVITY_KIND_LIST_MAX],
-				   struct error *error);
 
 extern const struct field activity_query[], events_query[], sandbox_events_query[];
 /* activity.c, events.c, receipts.c */

@@ -522,7 +522,8 @@ void events_get(struct call *call)
 	events->follow = true;
 	activity_flush(call->core);
 	if (call_query(call, events, &error) < 0 ||
-	    activity_query_kinds(events->kind, events->kinds, &error) < 0 ||
+	    (events->kind && activity_kinds_parse(events->kind, events->kinds,
+						  sizeof(events->kinds), &error) < 0) ||
 	    read_sandbox(call, events, &error) < 0 || read_position(call, events, &error) < 0) {
 		reply_error(call, &error);
 		return;

@@ -7,10 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/exec/execs.h"
-#include "base/clock.h"
 #include "base/text.h"
 #include "edge/call.h"
 #include "edge/sse.h"
@@ -33,7 +31,8 @@ struct logs {
 	struct buffer page;
 	struct json_writer writer;
 	uint64_t tail, limit, count, searched;
-	const char *source, *stream, *since, *until, *grep, *exec, *after; /* of the query */
+	const char *source, *stream, *grep, *exec, *after; /* of the query */
+	int64_t since, until;
 	bool seeking; /* the tail's place is being looked for */
 	bool full; /* the page is: `cursor` is its end, and whether there is more is looked for */
 	struct buffer cursor;
@@ -278,8 +277,8 @@ const struct field logs_query[] = {
     {"follow", FIELD_BOOL_AT(struct logs, follow)},
     {"source", FIELD_TEXT_AT(struct logs, source), FIELD_WORDS_TOLD, .max = 7, .words = SOURCES},
     {"stream", FIELD_TEXT_AT(struct logs, stream), FIELD_WORDS_TOLD, .max = 7, .words = SOURCES},
-    {"since", FIELD_TEXT_AT(struct logs, since), .max = 39},
-    {"until", FIELD_TEXT_AT(struct logs, until), .max = 39},
+    {"since", FIELD_TIME_AT(struct logs, since), .max = 39},
+    {"until", FIELD_TIME_AT(struct logs, until), .max = 39},
     {"grep", FIELD_TEXT_AT(struct logs, grep), .max = LOG_GREP_MAX},
     {"exec", FIELD_TEXT_AT(struct logs, exec), .max = ID_LENGTH + 1},
     {"tail", FIELD_UINT_AT(struct logs, tail), .max = LINES_MAX},
@@ -287,34 +286,6 @@ const struct field logs_query[] = {
     {"cursor", FIELD_TEXT_AT(struct logs, after), .max = LOG_CURSOR_MAX},
     {0},
 };
-
-/* RFC 3339, seconds since 1970, or an age like 10m. */
-static int parse_time(const char *name, const char *text, int64_t *ret_wall, struct error *error)
-{
-	struct tm parts = {0};
-	uint64_t seconds;
-	if (!text)
-		return 0;
-	if (text_to_u64(text, 0, INT64_MAX / NSEC_PER_SEC, &seconds) == 0) {
-		*ret_wall = (int64_t)seconds * NSEC_PER_SEC;
-		return 0;
-	}
-	if (text_to_seconds(text, &seconds) == 0 && seconds < INT64_MAX / NSEC_PER_SEC) {
-		*ret_wall = clock_wall() - (int64_t)seconds * NSEC_PER_SEC;
-		return 0;
-	}
-	const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &parts);
-	if (rest && *rest == '.')
-		rest += 1 + strspn(rest + 1, "0123456789");
-	if (rest && strcmp(rest, "Z") == 0) {
-		*ret_wall = (int64_t)timegm(&parts) * NSEC_PER_SEC;
-		return 0;
-	}
-	return error_set(error, ERROR_INVALID,
-			 "query parameter `%s` must be a time like 2026-01-31T12:00:00Z, seconds "
-			 "since 1970, or an age like 10m",
-			 name);
-}
 
 static int parse_source(const struct logs *logs, uint32_t *ret_sources, struct error *error)
 {
@@ -343,10 +314,10 @@ static int parse_source(const struct logs *logs, uint32_t *ret_sources, struct e
 
 static int parse_filter(const struct logs *logs, struct log_filter *filter, struct error *error)
 {
-	if (parse_source(logs, &filter->sources, error) < 0 ||
-	    parse_time("since", logs->since, &filter->since, error) < 0 ||
-	    parse_time("until", logs->until, &filter->until, error) < 0)
+	if (parse_source(logs, &filter->sources, error) < 0)
 		return -1;
+	filter->since = logs->since;
+	filter->until = logs->until;
 	snprintf(filter->grep, sizeof(filter->grep), "%s", logs->grep ? logs->grep : "");
 	if (logs->exec && id_parse(logs->exec, &filter->exec) < 0)
 		return error_set(error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
