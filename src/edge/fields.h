@@ -13,9 +13,10 @@
  *
  * A row says what one field alone may be. What several say together is the handler's to check.
  *
- * In a query every value is text. Its types are FIELD_TEXT, whose `max` must be set, FIELD_BOOL (1,
- * 0, true or false), FIELD_UINT and the two that only a query has. An empty value counts as not
- * given, except for a FIELD_TEXT with `min` 1. The sentence of a parameter is in docs/openapi. */
+ * In a query (call_query()) every value is text. Its types are FIELD_TEXT, whose `max` must be set,
+ * FIELD_BOOL (1, 0, true or false), FIELD_UINT, and two that only a query has. An empty value
+ * counts as not given, except for a FIELD_TEXT with `min` 1. The sentence that describes a
+ * parameter is in docs/openapi alone. */
 #pragma once
 
 #include "base/config.h"
@@ -34,10 +35,10 @@ enum field_type {
 	FIELD_ARRAY,  /* json_t *, borrowed; of `words`, of objects by `inner`, else of strings; min
 		       * and max, the number of its items, are only told */
 	FIELD_ANY,    /* json_t *, borrowed */
-	FIELD_TIME,   /* int64_t, nanoseconds since 1970, at least 1; text of RFC 3339, a date,
-		       * seconds   since 1970, or an age like 10m; of a query alone; max: bytes of the
-		       * text */
-	FIELD_QUERY_PAIRS, /* struct query_pairs; of a query alone; has a `shape` */
+	/* Of a query alone: */
+	FIELD_TIME, /* int64_t, nanoseconds since 1970, never 0. The text, of at most `max` bytes,
+		     * is RFC 3339, a date, seconds since 1970, or an age like 10m */
+	FIELD_QUERY_PAIRS, /* struct query_pairs; has a `shape` */
 };
 
 enum field_flag {

@@ -273,10 +273,7 @@ struct input {
 	bool close;
 };
 
-const struct field exec_stdin_query[] = {
-    {"close", FIELD_BOOL_AT(struct input, close)},
-    {0},
-};
+const struct field exec_stdin_query[] = {{"close", FIELD_BOOL_AT(struct input, close)}, {0}};
 
 static void input_free(void *state)
 {

@@ -111,6 +111,7 @@ struct signed_query {
  * ours. */
 #define TEXT_OF(least, most)                                                                       \
 	.shape = "\"type\":\"string\",\"minLength\":" #least ",\"maxLength\":" #most
+
 static const struct field signed_query[] = {
     {"path", FIELD_TEXT_AT(struct signed_query, url.path), FIELD_REQUIRED, 1, FILE_PATH_MAX},
     {"user", FIELD_TEXT_AT(struct signed_query, url.user), .max = 255, TEXT_OF(0, 63)},
