@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "http/target.h"
 
 #define DEFAULT_WORKSPACE "default"
 
@@ -90,7 +91,8 @@ int authenticate(struct call *call, struct error *error)
 		snprintf(call->principal.workspace, sizeof(call->principal.workspace), "%s",
 			 DEFAULT_WORKSPACE);
 	} else {
-		if (http_query(call->exchange, "access_token", room, sizeof(room)) != -ENOENT)
+		const char *query = http_request(call->exchange)->query;
+		if (http_query_find(query, "access_token", room, sizeof(room)) != -ENOENT)
 			return error_set(error, ERROR_UNAUTHENTICATED,
 					 "a token is not taken from a URL, which every log keeps: "
 					 "send the Authorization header, or to a WebSocket the "

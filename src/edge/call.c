@@ -83,6 +83,7 @@ void call_release(struct call *call)
 	if (call->state_free)
 		call->state_free(call->state);
 	buffer_done(&call->raw);
+	free(call->query);
 	json_release(call->body, call->share);
 	work_share_release(call->share);
 	free(call);
@@ -206,6 +207,17 @@ int call_fields(struct call *call, void *into, struct error *error)
 		abort(); /* its row in the table of routes lacks it */
 	return fields_parse(call->body, call->route->body, FIELDS_REST, &call->core->config, into,
 			    error);
+}
+
+int call_query(struct call *call, void *into, struct error *error)
+{
+	const char *query = http_request(call->exchange)->query;
+	if (!call->route->query || call->query)
+		abort(); /* its row in the table of routes lacks it, or it is asked for twice */
+	call->query = malloc(strlen(query) + 1);
+	if (!call->query)
+		abort();
+	return fields_parse_query(query, call->route->query, call->query, into, error);
 }
 
 /* --- answers --- */

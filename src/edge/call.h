@@ -23,7 +23,6 @@
 #include "edge/edge.h"
 #include "edge/fields.h"
 #include "edge/json.h"
-#include "edge/query.h"
 #include "edge/route.h"
 #include "http/http.h"
 
@@ -50,6 +49,7 @@ struct call {
 	struct buffer raw; /* the JSON body as it comes */
 	json_t *body;
 	void (*act)(struct call *call, struct sandbox *sandbox);
+	char *query; /* decoded text of its parameters */
 	void *state; /* the handler's own */
 	void (*state_free)(void *state);
 	void (*on_gone)(struct call *call);
@@ -68,6 +68,9 @@ void call_release(struct call *call);
 void call_answered(struct call *call);
 /* The fields of the JSON body by the route's table; on failure the caller replies. */
 NODISCARD int call_fields(struct call *call, void *into, struct error *error);
+/* The query by the route's table, once; its text is borrowed from the call. On failure the caller
+ * replies. */
+NODISCARD int call_query(struct call *call, void *into, struct error *error);
 /* The sandbox of this call, or NULL after an error reply (it is gone by now). */
 struct sandbox *call_sandbox(struct call *call);
 /* Makes the sandbox ready (a caller who may write also wakes it), then calls act; replies on

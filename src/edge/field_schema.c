@@ -81,10 +81,11 @@ void put_fields(struct json_writer *writer, const char *key, const struct field 
 /* MCP tells types, words and sentences, and leaves the bounds to the errors. */
 static void put_shape(struct json_writer *writer, const struct field *field, enum field_form form)
 {
-	static const char *const types[FIELD_ROWS + 1] = {
+	static const char *const types[FIELD_QUERY_PAIRS + 1] = {
 	    [FIELD_TEXT] = "string",   [FIELD_BOOL] = "boolean",  [FIELD_UINT] = "integer",
 	    [FIELD_INT] = "integer",   [FIELD_NUMBER] = "number", [FIELD_MILLI] = "number",
 	    [FIELD_OBJECT] = "object", [FIELD_PAIRS] = "object",  [FIELD_ARRAY] = "array",
+	    [FIELD_TIME] = "string",
 	};
 	bool bounds = form != FIELDS_MCP;
 	if (field->type != FIELD_ARRAY && field->inner) {
@@ -111,7 +112,7 @@ static void put_shape(struct json_writer *writer, const struct field *field, enu
 		put_uint(writer, "minimum", field->min);
 	if (!bounds)
 		return;
-	if (field->type == FIELD_TEXT && !field->words)
+	if ((field->type == FIELD_TEXT && !field->words) || field->type == FIELD_TIME)
 		put_bounds(writer, field, "minLength", "maxLength");
 	else if (field->type == FIELD_ARRAY)
 		put_bounds(writer, field, "minItems", "maxItems");
@@ -125,6 +126,8 @@ static void put_shape(struct json_writer *writer, const struct field *field, enu
 	}
 	if (form == FIELDS_QUERY && field->fallback)
 		put_uint(writer, "default", field->fallback);
+	if (form == FIELDS_QUERY && field->fallback_text)
+		put_text(writer, "default", field->fallback_text);
 }
 
 void put_field(struct json_writer *writer, const char *key, const struct field *field,

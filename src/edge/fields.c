@@ -3,6 +3,7 @@
 #include "edge/fields.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/text.h"
+#include "http/target.h"
 
 /* --- one value --- */
 
@@ -28,13 +30,15 @@ static int refuse_type(const struct field *field, struct error *error)
 	    [FIELD_ARRAY] = "an array",
 	    [FIELD_ANY] = "a value",
 	    [FIELD_ROWS] = "a value",
+	    [FIELD_TIME] = "of a query",
+	    [FIELD_QUERY_PAIRS] = "of a query",
 	};
 	return error_set(error, ERROR_INVALID, "field `%s` must be %s", field->name,
 			 names[field->type]);
 }
 
 /* "must be a, b or c" */
-static int refuse_word(const struct field *field, struct error *error)
+static int refuse_word(const char *what, const struct field *field, struct error *error)
 {
 	char list[256] = "";
 	for (const char *at = field->words; *at;) {
@@ -44,13 +48,15 @@ static int refuse_word(const struct field *field, struct error *error)
 				   at);
 		at += size + (at[size] == ',');
 	}
-	return error_set(error, ERROR_INVALID, "field `%s` must be %s", field->name, list);
+	return error_set(error, ERROR_INVALID, "%s `%s` must be %s", what, field->name, list);
 }
 
-static bool word_known(const char *words, const char *word)
+static bool word_known(const struct field *field, const char *word)
 {
 	size_t length = strlen(word);
-	for (const char *at = words; *at;) {
+	if (!field->words || field->flags & FIELD_WORDS_TOLD)
+		return true;
+	for (const char *at = field->words; *at;) {
 		size_t size = strcspn(at, ",");
 		if (size == length && memcmp(at, word, size) == 0)
 			return true;
@@ -64,8 +70,8 @@ static int take_text(const struct field *field, const json_t *value, const char 
 {
 	size_t size = json_string_length(value);
 	const char *text = json_string_value(value);
-	if (field->words && !(field->flags & FIELD_WORDS_TOLD) && !word_known(field->words, text))
-		return refuse_word(field, error);
+	if (!word_known(field, text))
+		return refuse_word("field", field, error);
 	if (size < field->min)
 		return error_set(error, ERROR_INVALID, "field `%s` must not be empty", field->name);
 	if (field->max && size > field->max)
@@ -84,6 +90,16 @@ static void keep_uint(const struct field *field, uint64_t number, void *to)
 		*(uint32_t *)to = (uint32_t)number;
 	else
 		*(uint16_t *)to = (uint16_t)number;
+}
+
+static void keep_bool(const struct field *field, bool truth, void *to)
+{
+	if (!field->bit)
+		*(bool *)to = truth;
+	else if (truth)
+		*(uint32_t *)to |= field->bit;
+	else
+		*(uint32_t *)to &= ~field->bit;
 }
 
 static int take_uint(const struct field *field, const json_t *value, const struct config *config,
@@ -133,12 +149,7 @@ static int take(const struct field *field, json_t *value, const struct config *c
 	case FIELD_BOOL:
 		if (!json_is_boolean(value))
 			return refuse_type(field, error);
-		if (!field->bit)
-			*(bool *)to = json_is_true(value);
-		else if (json_is_true(value))
-			*(uint32_t *)to |= field->bit;
-		else
-			*(uint32_t *)to &= ~field->bit;
+		keep_bool(field, json_is_true(value), to);
 		return 0;
 	case FIELD_INT:
 		if (!json_is_integer(value))
@@ -159,6 +170,9 @@ static int take(const struct field *field, json_t *value, const struct config *c
 		if (!json_is_array(value))
 			return refuse_type(field, error);
 		break;
+	case FIELD_TIME:
+	case FIELD_QUERY_PAIRS:
+		return refuse_type(field, error);
 	case FIELD_ANY:
 	case FIELD_STRUCT:
 	case FIELD_ROWS:
@@ -232,7 +246,7 @@ const struct field *field_next(struct field_walk *walk)
 			walk->next = field->inner;
 			walk->outer = field;
 		} else if (!(field->flags & others) &&
-			   !(outer && outer->words && word_known(outer->words, field->name))) {
+			   !(outer && outer->words && word_known(outer, field->name))) {
 			return field;
 		}
 	}
@@ -344,6 +358,8 @@ static json_t *value_meant(const struct field *field, const char *text, size_t s
 		}
 		break;
 	case FIELD_TEXT:
+	case FIELD_TIME:
+	case FIELD_QUERY_PAIRS:
 	case FIELD_ANY:
 	case FIELD_ROWS:
 		break;
@@ -403,6 +419,14 @@ static void tell_given(const struct field *field, bool given, char *into)
 		*(uint32_t *)told |= field->bit;
 }
 
+static void fall_back(const struct field *field, void *to)
+{
+	if (field->fallback)
+		keep_uint(field, field->fallback, to);
+	if (field->fallback_text)
+		*(const char **)to = field->fallback_text;
+}
+
 static int check_names(const json_t *object, const struct field *fields, enum field_form form,
 		       struct error *error)
 {
@@ -436,8 +460,7 @@ int field_parse(json_t *object, const struct field *field, enum field_form form,
 		return take(field, value, config, to, error);
 	if (field->flags & FIELD_REQUIRED)
 		return error_set(error, ERROR_INVALID, "field `%s` is missing", field->name);
-	if (field->fallback)
-		keep_uint(field, field->fallback, to);
+	fall_back(field, to);
 	return 0;
 }
 
@@ -460,4 +483,104 @@ void fields_names(const struct field *fields, enum field_form form, struct buffe
 	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));)
 		(void)!buffer_printf(to, "%s%s%s", to->size > 0 ? ", " : "", field->name,
 				     field->flags & FIELD_REQUIRED ? " (required)" : "");
+}
+
+/* --- a query --- */
+
+static int refuse_parameter(const struct field *field, const char *why, struct error *error)
+{
+	return error_set(error, ERROR_INVALID, "query parameter `%s` %s", field->name, why);
+}
+
+static int take_parameter(const char *query, const struct field *field, char **room, void *into,
+			  struct error *error)
+{
+	enum { UINT_TEXT_MAX = 23, BOOL_TEXT_MAX = 7 };
+	bool is_text = field->type == FIELD_TEXT, is_uint = field->type == FIELD_UINT;
+	bool is_time = field->type == FIELD_TIME;
+	char *text = *room, *to = (char *)into + field->at;
+	size_t longest = is_text || is_time ? field->max : is_uint ? UINT_TEXT_MAX : BOOL_TEXT_MAX;
+	uint64_t number, most = field->max ? field->max : INT64_MAX;
+	ssize_t size = http_query_find(query, field->name, text, longest + 1);
+	if (size < 0 && size != -ENOENT)
+		return error_set(error, ERROR_INVALID,
+				 "query parameter `%s` is given twice, is longer than %zu bytes, "
+				 "or has a bad escape",
+				 field->name, longest);
+	bool given = size > 0 || (size == 0 && is_text && field->min > 0);
+	tell_given(field, given, into);
+	if (!given && field->flags & FIELD_REQUIRED)
+		return refuse_parameter(field, "is missing", error);
+	if (!given) {
+		fall_back(field, to);
+	} else if (is_text) {
+		if (!word_known(field, text))
+			return refuse_word("query parameter", field, error);
+		if (size == 0)
+			return refuse_parameter(field, "is empty", error);
+		*(const char **)to = text;
+		*room += size + 1;
+	} else if (is_uint) {
+		if (text_to_u64(text, field->min, most, &number) < 0)
+			return error_set(error, ERROR_INVALID,
+					 "query parameter `%s` must be a number from %llu to %llu",
+					 field->name, (unsigned long long)field->min,
+					 (unsigned long long)most);
+		keep_uint(field, number, to);
+	} else if (is_time) {
+		if (field_time_parse(text, (int64_t *)to) < 0)
+			return refuse_parameter(
+			    field,
+			    "must be a time like 2026-11-15T08:00:00Z or "
+			    "2026-11-15, seconds since 1970, or an age like 10m",
+			    error);
+	} else {
+		bool truth = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
+		if (!truth && strcmp(text, "0") != 0 && strcmp(text, "false") != 0)
+			return refuse_parameter(field, "must be 1 or 0", error);
+		keep_bool(field, truth, to);
+	}
+	return 0;
+}
+
+static int take_pairs(const char *query, const struct field *field, char **room,
+		      struct query_pairs *pairs, struct error *error)
+{
+	size_t length = strlen(field->name), size;
+	for (; *query; query += size + (query[size] == '&')) {
+		size = strcspn(query, "&");
+		if (strcspn(query, "=&") != length || memcmp(query, field->name, length) != 0)
+			continue;
+		if (pairs->count == QUERY_PAIRS_MAX)
+			return error_set(error, ERROR_INVALID, "query parameter `%s`: at most %d",
+					 field->name, QUERY_PAIRS_MAX);
+		const char *value = query + MIN(length + 1, size);
+		char *text = *room;
+		ssize_t decoded = http_query_decode(value, (size_t)(query + size - value), text,
+						    QUERY_PAIR_MAX + 1);
+		if (decoded < 0)
+			return error_set(
+			    error, ERROR_INVALID,
+			    "query parameter `%s` is longer than %d bytes or has a bad escape",
+			    field->name, QUERY_PAIR_MAX);
+		char *equals = strchr(text, '=');
+		if (!equals || equals == text)
+			return refuse_parameter(field, "must be of the form KEY=VALUE", error);
+		*equals = '\0';
+		pairs->pairs[pairs->count++] = (struct pair){text, equals + 1};
+		*room += decoded + 1;
+	}
+	return 0;
+}
+
+int fields_parse_query(const char *query, const struct field *fields, char *room, void *into,
+		       struct error *error)
+{
+	int result = 0;
+	for (const struct field *field = fields; result == 0 && field && field->name; field++)
+		result = field->type == FIELD_QUERY_PAIRS
+			     ? take_pairs(query, field, &room,
+					  (struct query_pairs *)((char *)into + field->at), error)
+			     : take_parameter(query, field, &room, into, error);
+	return result;
 }

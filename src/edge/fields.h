@@ -1,6 +1,6 @@
 /* What an operation takes, in one place: a table with a row for each field. The table makes the
  * parser of a JSON body, of the arguments of an MCP tool and of a query; the OpenAPI schema, which
- * a gate holds against docs/openapi; the `inputSchema` of the tool; and the texts of errors.
+ * a unit test holds against docs/openapi; the `inputSchema` of the tool; and the texts of errors.
  *
  *     struct drain { uint32_t timeout_seconds; const char *then; bool cancel; };
  *     const struct field drain_fields[] = {
@@ -11,10 +11,16 @@
  *         {0},
  *     };
  *
- * A row says what one field alone may be. What several say together is the handler's to check. */
+ * A row says what one field alone may be. What several say together is the handler's to check.
+ *
+ * In a query (call_query()) every value is text. Its types are FIELD_TEXT, whose `max` must be set,
+ * FIELD_BOOL (1, 0, true or false), FIELD_UINT, and two that only a query has. An empty value
+ * counts as not given, except for a FIELD_TEXT with `min` 1. The sentence that describes a
+ * parameter is in docs/openapi alone. */
 #pragma once
 
 #include "base/config.h"
+#include "core/sandbox/sandbox.h"
 #include "edge/json.h"
 
 enum field_type {
@@ -32,6 +38,10 @@ enum field_type {
 	FIELD_ANY,    /* json_t *, borrowed */
 	FIELD_ROWS,   /* the rows of `inner` stand here, without those that `words` names; they fill
 		       * the struct that is the member. `inner` has no row of this type. */
+	/* Of a query alone: */
+	FIELD_TIME, /* int64_t, nanoseconds since 1970, never 0. The text, of at most `max` bytes,
+		     * is RFC 3339, a date, seconds since 1970, or an age like 10m */
+	FIELD_QUERY_PAIRS, /* struct query_pairs; has a `shape` */
 };
 
 enum field_flag {
@@ -62,7 +72,8 @@ struct field {
 	const char *of;                   /* what is counted, for the error */
 	const struct field *inner;
 	const char *shape; /* members of its JSON schema, where type and bounds cannot say it */
-	const char *rest, *mcp; /* what each tells about it; NULL: its name says enough */
+	const char *fallback_text; /* of a FIELD_TEXT that is not given */
+	const char *rest, *mcp;    /* what each tells about it; NULL: its name says enough */
 };
 
 /* type, at and size of a row. A member of another C type does not compile. */
@@ -96,13 +107,25 @@ struct field {
 #define FIELD_OBJECT_AT(owner, member) FIELD_AT(FIELD_OBJECT, owner, member, json_t *)
 #define FIELD_PAIRS_AT(owner, member) FIELD_AT(FIELD_PAIRS, owner, member, json_t *)
 #define FIELD_ARRAY_AT(owner, member) FIELD_AT(FIELD_ARRAY, owner, member, json_t *)
+#define FIELD_TIME_AT(owner, member) FIELD_AT(FIELD_TIME, owner, member, int64_t)
+#define FIELD_QUERY_PAIRS_AT(owner, member)                                                        \
+	FIELD_AT(FIELD_QUERY_PAIRS, owner, member, struct query_pairs)
 #define FIELD_ANY_AT(owner, member) FIELD_AT(FIELD_ANY, owner, member, json_t *)
 #define FIELD_STRUCT_AT(owner, member, ctype) FIELD_AT(FIELD_STRUCT, owner, member, ctype)
 #define FIELD_ROWS_AT(owner, member, ctype) "", FIELD_AT(FIELD_ROWS, owner, member, ctype)
 
+/* A parameter of the form KEY=VALUE that may be given again: `label=team=red&label=tier=1`. */
+#define QUERY_PAIRS_MAX 16
+#define QUERY_PAIR_MAX 511 /* bytes of one, decoded */
+
+struct query_pairs {
+	struct pair pairs[QUERY_PAIRS_MAX]; /* borrowed */
+	size_t count;
+};
+
 enum field_form {
 	FIELDS_REST,
-	FIELDS_QUERY, /* REST's, where a value is text in a URL */
+	FIELDS_QUERY, /* REST's, in the URL */
 	FIELDS_MCP,   /* lenient: a number or a list that is written as text is taken as meant */
 };
 
@@ -123,6 +146,14 @@ struct field_walk {
 	const struct field *outer; /* the row whose rows these are */
 };
 const struct field *field_next(struct field_walk *walk);
+/* The same of a query as it stands in the URL. Its names are known (router.c). Text borrows from
+ * `room`, which has the size of the query and one byte more. */
+NODISCARD int fields_parse_query(const char *query, const struct field *fields, char *room,
+				 void *into, struct error *error);
+
+/* The text of a FIELD_TIME; -EINVAL. */
+NODISCARD int field_time_parse(const char *text, int64_t *ret_wall);
+
 /* The row of that name; NULL: there is none. */
 const struct field *field_find(const struct field *fields, enum field_form form, const char *name,
 			       size_t size);

@@ -32,9 +32,9 @@ struct route {
 	enum scope scope;
 	uint32_t flags;
 	void (*handle)(struct call *call);
-	const char *query;        /* "a,b": what may be asked; NULL: nothing */
-	uint32_t body_max;        /* of ROUTE_JSON; 0 = HTTP_JSON_BODY_MAX */
-	const struct field *body; /* what it holds: call_fields() */
+	const struct field *query; /* what may be asked: call_query(); NULL: nothing */
+	uint32_t body_max;         /* of ROUTE_JSON; 0 = HTTP_JSON_BODY_MAX */
+	const struct field *body;  /* what it holds: call_fields() */
 };
 
 /* Each function may be NULL. */

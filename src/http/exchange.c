@@ -168,11 +168,6 @@ const char *http_header(const struct http_exchange *exchange, const char *name)
 	return NULL;
 }
 
-ssize_t http_query(const struct http_exchange *exchange, const char *name, char *to, size_t room)
-{
-	return http_query_find(exchange->request.query, name, to, room);
-}
-
 void http_set_data(struct http_exchange *exchange, void *data)
 {
 	exchange->data = data;

@@ -134,10 +134,6 @@ size_t http_server_connections(const struct http_server *server);
 const struct http_request *http_request(const struct http_exchange *exchange);
 /* The value of a header (lower-case name), or NULL. */
 const char *http_header(const struct http_exchange *exchange, const char *name);
-/* The decoded value of a query parameter into `to`: its length, -ENOENT, -EINVAL (bad escape, NUL,
- * too long, given twice). */
-NODISCARD ssize_t http_query(const struct http_exchange *exchange, const char *name, char *to,
-			     size_t room);
 /* Which web page a browser makes the request for. On Unix sockets it is always none. */
 enum http_origin { HTTP_ORIGIN_NONE, HTTP_ORIGIN_OWN, HTTP_ORIGIN_LISTED, HTTP_ORIGIN_FOREIGN };
 enum http_origin http_origin(const struct http_exchange *exchange);

@@ -67,8 +67,7 @@ int http_path_decode(const char *target, size_t size, char *to, const char **ret
 	return 0;
 }
 
-/* Decodes text[0..size) into to[0..room): the length without the NUL, or -EINVAL. */
-static ssize_t parameter_decode(const char *text, size_t size, char *to, size_t room)
+ssize_t http_query_decode(const char *text, size_t size, char *to, size_t room)
 {
 	size_t length = 0;
 	for (size_t at = 0; at < size;) {
@@ -110,7 +109,7 @@ ssize_t http_query_find(const char *query, const char *name, char *to, size_t ro
 			if (found >= 0)
 				return -EINVAL;
 			const char *value = equals ? equals + 1 : query + size;
-			found = parameter_decode(value, (size_t)(query + size - value), to, room);
+			found = http_query_decode(value, (size_t)(query + size - value), to, room);
 			if (found < 0)
 				return found;
 		}

@@ -11,7 +11,10 @@
  * or what is not UTF-8 after decoding. */
 NODISCARD int http_path_decode(const char *target, size_t size, char *to, const char **ret_reason);
 
-/* The value of parameter `name` in a query (NUL-terminated, without '?'), decoded ("+" is a space)
- * and NUL-terminated: its length, -ENOENT, or -EINVAL: a bad escape, a NUL, too long for `room`, or
- * given twice. */
+/* Decodes the text of a query ("+" is a space) and ends it with a NUL: its length, or -EINVAL: a
+ * bad escape, a NUL, or too long for `room`. */
+NODISCARD ssize_t http_query_decode(const char *text, size_t size, char *to, size_t room);
+
+/* The value of parameter `name` in a query (NUL-terminated, without '?'), decoded: its length,
+ * -ENOENT, or -EINVAL: as above, or given twice. */
 NODISCARD ssize_t http_query_find(const char *query, const char *name, char *to, size_t room);

@@ -256,7 +256,7 @@ static const struct route routes[] = {
     ENDPOINT("/mcp/readonly"),
     ENDPOINT("/mcp/x/{toolsets}"),
     ENDPOINT("/mcp/x/{toolsets}/readonly"),
-    {"POST", MCP_LINES_PATH, READ, 0, lines_post, LINES_QUERY},
+    {"POST", MCP_LINES_PATH, READ, 0, lines_post, lines_query},
     ENDPOINT("/mcp/admin"),
     ENDPOINT("/mcp/{face}"),
     ENDPOINT(SANDBOX_MCP),

@@ -136,19 +136,25 @@ static void workspace_budgets_put(struct call *call)
 		reply_budgets(call, call->parameters[0]);
 }
 
+static const struct field budget_query[] = {
+    {"what", FIELD_TEXT_AT(struct budget_fields, what), FIELD_WORDS_TOLD, .max = 31,
+     .words = BUDGET_WHAT_NAMES},
+    {"period", FIELD_TEXT_AT(struct budget_fields, period), FIELD_WORDS_TOLD, .max = 31,
+     .words = BUDGET_PERIOD_NAMES},
+    {0},
+};
+
 static void workspace_budgets_delete(struct call *call)
 {
 	struct core *core = call->core;
-	char what[32] = "", period[32] = "";
+	struct budget_fields asked = {.what = "", .period = ""};
 	uint32_t what_number = 0, period_number = 0;
 	struct error error;
 	int result = workspace_check(call->parameters[0], &error);
 	if (result == 0)
-		result = query_text(call, "what", what, sizeof(what), false, &error);
-	if (result == 0)
-		result = query_text(call, "period", period, sizeof(period), false, &error);
-	if (result == 0 && (what[0] || period[0]))
-		result = budget_kind_parse(what, period, &what_number, &period_number, &error);
+		result = call_query(call, &asked, &error);
+	if (result == 0 && (*asked.what || *asked.period))
+		result = budget_kind_parse(asked.what, asked.period, &what_number, &period_number, &error);
 	if (result == 0)
 		result = budget_remove(core, workspace_get(core, call->parameters[0]), what_number,
 				       period_number, &error);
@@ -164,6 +170,6 @@ const struct route budget_routes[] = {
     {"PUT", "/v1/workspaces/{workspace}/budgets", ADMIN, ROUTE_JSON, workspace_budgets_put,
      .body = budget_list_fields},
     {"DELETE", "/v1/workspaces/{workspace}/budgets", ADMIN, 0, workspace_budgets_delete,
-     "what,period"},
+     budget_query},
     {0},
 };

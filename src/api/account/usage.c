@@ -13,7 +13,6 @@
 
 #define USAGE_LIMIT_DEFAULT 100
 #define USAGE_LIMIT_MAX 1000
-#define SECONDS_MAX (253402300800LL) /* the year 10000 */
 
 #define ROWS_PER_TURN 100
 
@@ -22,7 +21,8 @@ struct ask {
 	char workspace[WORKSPACE_MAX + 1]; /* "": all */
 	int64_t from_hour, to_hour;
 	uint64_t limit;
-	char after[WORKSPACE_MAX + 1];
+	int64_t from, to; /* of the query, as these are */
+	const char *by_name, *name, *cursor;
 	/* The answer that is being made. */
 	struct usage_walk walk;
 	struct buffer buffer;
@@ -32,43 +32,21 @@ struct ask {
 	bool more;
 };
 
-/* "2026-11-15T08:00:00Z" (with a fraction, if it must be), "2026-11-15", seconds since 1970, or
- * an age like 6h. */
-static int parse_time(const char *name, const char *text, int64_t *ret_seconds, struct error *error)
-{
-	struct tm time = {0};
-	uint64_t seconds;
-	if (text_to_u64(text, 0, SECONDS_MAX - 1, &seconds) == 0) {
-		*ret_seconds = (int64_t)seconds;
-		return 0;
-	}
-	if (text_to_seconds(text, &seconds) == 0 && seconds < SECONDS_MAX) {
-		*ret_seconds = MAX(clock_wall() / NSEC_PER_SEC - (int64_t)seconds, 0);
-		return 0;
-	}
-	const char *rest = strptime(text, "%Y-%m-%d", &time);
-	if (rest && *rest == 'T') {
-		rest = strptime(rest + 1, "%H:%M:%S", &time);
-		if (rest && *rest == '.')
-			rest += 1 + strspn(rest + 1, "0123456789");
-		rest = rest && strcmp(rest, "Z") == 0 ? rest + 1 : NULL;
-	}
-	int64_t value = rest && *rest == '\0' ? (int64_t)timegm(&time) : -1;
-	if (value < 0 || value >= SECONDS_MAX)
-		return error_set(
-		    error, ERROR_INVALID,
-		    "query parameter `%s` must be a time in UTC like "
-		    "2026-11-15T08:00:00Z or 2026-11-15, seconds since 1970, or an age "
-		    "like 6h",
-		    name);
-	*ret_seconds = value;
-	return 0;
-}
+static const struct field usage_query[] = {
+    {"from", FIELD_TIME_AT(struct ask, from), .max = 39},
+    {"to", FIELD_TIME_AT(struct ask, to), .max = 39},
+    {"workspace", FIELD_TEXT_AT(struct ask, name), .max = CALL_PARAMETER_MAX - 1},
+    {"by", FIELD_TEXT_AT(struct ask, by_name), .min = 1, .max = 15, .words = "sandbox,workspace",
+     .fallback_text = "sandbox"},
+    {"cursor", FIELD_TEXT_AT(struct ask, cursor), .max = WORKSPACE_MAX},
+    {"limit", FIELD_UINT_AT(struct ask, limit), .min = 1, .max = USAGE_LIMIT_MAX,
+     .fallback = USAGE_LIMIT_DEFAULT},
+    {0},
+};
 
-static int parse_range(struct call *call, struct ask *ask, struct error *error)
+static int parse_range(struct ask *ask, struct error *error)
 {
-	char from[40] = "", to[40] = "";
-	int64_t now = clock_wall() / NSEC_PER_SEC, seconds;
+	int64_t now = clock_wall() / NSEC_PER_SEC;
 	/* Without a word it is this month. */
 	time_t when = (time_t)now;
 	struct tm month;
@@ -77,19 +55,10 @@ static int parse_range(struct call *call, struct ask *ask, struct error *error)
 	month.tm_hour = month.tm_min = month.tm_sec = 0;
 	ask->from_hour = (int64_t)timegm(&month) / 3600;
 	ask->to_hour = now / 3600 + 1;
-	if (query_text(call, "from", from, sizeof(from), false, error) < 0 ||
-	    query_text(call, "to", to, sizeof(to), false, error) < 0)
-		return -1;
-	if (from[0]) {
-		if (parse_time("from", from, &seconds, error) < 0)
-			return -1;
-		ask->from_hour = seconds / 3600;
-	}
-	if (to[0]) {
-		if (parse_time("to", to, &seconds, error) < 0)
-			return -1;
-		ask->to_hour = (seconds + 3599) / 3600;
-	}
+	if (ask->from)
+		ask->from_hour = ask->from / NSEC_PER_HOUR;
+	if (ask->to)
+		ask->to_hour = (ask->to + NSEC_PER_HOUR - 1) / NSEC_PER_HOUR;
 	if (ask->from_hour > ask->to_hour)
 		return error_set(error, ERROR_INVALID, "query parameter `from` is after `to`");
 	return 0;
@@ -98,11 +67,10 @@ static int parse_range(struct call *call, struct ask *ask, struct error *error)
 /* Whose it is: the caller's own workspace; admin may name another, or `*` for all. */
 static int parse_workspace(struct call *call, struct ask *ask, struct error *error)
 {
-	char name[CALL_PARAMETER_MAX] = "";
-	if (text_copy(ask->workspace, sizeof(ask->workspace), call->principal.workspace) < 0 ||
-	    query_text(call, "workspace", name, sizeof(name), false, error) < 0)
+	const char *name = ask->name;
+	if (text_copy(ask->workspace, sizeof(ask->workspace), call->principal.workspace) < 0)
 		return -1;
-	if (!name[0] || strcmp(name, ask->workspace) == 0)
+	if (!name || strcmp(name, ask->workspace) == 0)
 		return 0;
 	if (token_admit(&call->principal, SCOPE_ADMIN, false, error) < 0)
 		return error_prepend(error, "another workspace's usage");
@@ -117,17 +85,10 @@ static int parse_workspace(struct call *call, struct ask *ask, struct error *err
 
 static int parse(struct call *call, struct ask *ask, struct error *error)
 {
-	char by[16] = "sandbox";
-	ask->limit = USAGE_LIMIT_DEFAULT;
-	if (parse_range(call, ask, error) < 0 || parse_workspace(call, ask, error) < 0 ||
-	    query_text(call, "by", by, sizeof(by), false, error) < 0 ||
-	    query_text(call, "cursor", ask->after, sizeof(ask->after), false, error) < 0 ||
-	    query_uint(call, "limit", 1, USAGE_LIMIT_MAX, &ask->limit, error) < 0)
+	if (call_query(call, ask, error) < 0 || parse_range(ask, error) < 0 ||
+	    parse_workspace(call, ask, error) < 0)
 		return -1;
-	if (strcmp(by, "sandbox") != 0 && strcmp(by, "workspace") != 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `by` must be sandbox or workspace");
-	ask->by = strcmp(by, "workspace") == 0 ? USAGE_BY_WORKSPACE : USAGE_BY_SANDBOX;
+	ask->by = strcmp(ask->by_name, "workspace") == 0 ? USAGE_BY_WORKSPACE : USAGE_BY_SANDBOX;
 	return 0;
 }
 
@@ -192,8 +153,8 @@ static void act(struct call *call)
 					.workspace = ask->workspace[0] ? ask->workspace : NULL,
 					.from_hour = ask->from_hour,
 					.to_hour = ask->to_hour,
-					.at_hour = ask->after[0] ? INT64_MAX : INT64_MIN};
-	memcpy(ask->walk.at, ask->after, sizeof(ask->after));
+					.at_hour = ask->cursor ? INT64_MAX : INT64_MIN};
+	snprintf(ask->walk.at, sizeof(ask->walk.at), "%s", ask->cursor ? ask->cursor : "");
 	put_object(&ask->writer, NULL);
 	put_time(&ask->writer, "from", ask->from_hour * NSEC_PER_HOUR);
 	put_time(&ask->writer, "to", ask->to_hour * NSEC_PER_HOUR);
@@ -237,6 +198,6 @@ static void usage_get(struct call *call)
 }
 
 const struct route usage_routes[] = {
-    {"GET", "/v1/usage", READ, ROUTE_UNBOUND, usage_get, "from,to,by,workspace,limit,cursor"},
+    {"GET", "/v1/usage", READ, ROUTE_UNBOUND, usage_get, usage_query},
     {0},
 };

@@ -7,10 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/routes.h"
-#include "base/clock.h"
 #include "base/text.h"
 #include "proto/init_messages.h"
 
@@ -49,64 +47,6 @@ void put_activity(struct json_writer *writer, const char *key, const struct acti
 	put_object_end(writer);
 }
 
-int query_kinds(struct call *call, char list[ACTIVITY_KIND_LIST_MAX], struct error *error)
-{
-	char text[512] = "";
-	list[0] = '\0';
-	if (query_text(call, "kind", text, sizeof(text), false, error) < 0)
-		return -1;
-	return text[0] ? activity_kinds_parse(text, list, ACTIVITY_KIND_LIST_MAX, error) : 0;
-}
-
-/* What follows the seconds: a fraction, then 'Z' or an offset. 0 when it is well-formed. */
-static int parse_zone(const char *text, int64_t *wall)
-{
-	int64_t unit = NSEC_PER_SEC;
-	if (*text == '.')
-		for (text++; *text >= '0' && *text <= '9'; text++)
-			*wall += (*text - '0') * (unit /= 10);
-	if ((*text == 'Z' || *text == 'z') && text[1] == '\0')
-		return 0;
-	unsigned hours, minutes;
-	char sign = *text;
-	if ((sign != '+' && sign != '-') || strlen(text) != 6 ||
-	    sscanf(text + 1, "%2u:%2u", &hours, &minutes) != 2 || hours > 23 || minutes > 59)
-		return -1;
-	int64_t offset = ((int64_t)hours * 3600 + minutes * 60) * NSEC_PER_SEC;
-	*wall += sign == '+' ? -offset : offset;
-	return 0;
-}
-
-int query_time(struct call *call, const char *name, int64_t *wall, struct error *error)
-{
-	char text[64] = "";
-	uint64_t seconds;
-	struct tm parts = {0};
-	if (query_text(call, name, text, sizeof(text), false, error) < 0)
-		return -1;
-	if (!text[0])
-		return 0;
-	if (text_to_u64(text, 0, 9000000000, &seconds) == 0) {
-		*wall = MAX((int64_t)seconds * NSEC_PER_SEC, 1);
-		return 0;
-	}
-	if (text_to_seconds(text, &seconds) == 0 && seconds <= 9000000000) {
-		*wall = MAX(clock_wall() - (int64_t)seconds * NSEC_PER_SEC, 1);
-		return 0;
-	}
-	const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &parts);
-	if (rest && parts.tm_year >= 70 && parts.tm_year < 320) {
-		*wall = (int64_t)timegm(&parts) * NSEC_PER_SEC;
-		if (parse_zone(rest, wall) == 0 && *wall > 0)
-			return 0;
-	}
-	return error_set(
-	    error, ERROR_INVALID,
-	    "query parameter `%s` must be a time like 2026-11-15T08:00:00Z, seconds since 1970, "
-	    "or an age like 10m",
-	    name);
-}
-
 /* --- the timeline --- */
 
 bool activity_page_entry(void *data, const struct activity_row *row)
@@ -122,26 +62,40 @@ bool activity_page_entry(void *data, const struct activity_row *row)
 	return true;
 }
 
+struct asked {
+	uint32_t limit;
+	int64_t since, until;
+	const char *cursor, *order, *kind;
+};
+
+const struct field activity_query[] = {
+    {"limit", FIELD_UINT_AT(struct asked, limit), .min = 1, .max = ACTIVITY_PAGE_MAX,
+     .fallback = ACTIVITY_PAGE_DEFAULT},
+    {"cursor", FIELD_TEXT_AT(struct asked, cursor), .max = ACTIVITY_CURSOR_MAX - 1,
+     .shape = ACTIVITY_CURSOR_SHAPE("1")},
+    {"order", FIELD_TEXT_AT(struct asked, order), .min = 1, .max = 7, .words = "asc,desc",
+     .fallback_text = "asc"},
+    {"kind", FIELD_TEXT_AT(struct asked, kind), .max = ACTIVITY_KINDS_MAX},
+    {"since", FIELD_TIME_AT(struct asked, since), .max = 63},
+    {"until", FIELD_TIME_AT(struct asked, until), .max = 63},
+    {0},
+};
+
 static int read_query(struct call *call, struct activity_query *query,
 		      char kinds[ACTIVITY_KIND_LIST_MAX], struct error *error)
 {
-	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
-	char order[8] = "asc", cursor[ACTIVITY_CURSOR_MAX] = "";
-	if (query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, error) < 0 ||
-	    query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0 ||
-	    (cursor[0] && activity_cursor_parse("query parameter `cursor`", cursor, 1,
-						&query->after, error) < 0) ||
-	    query_text(call, "order", order, sizeof(order), false, error) < 0 ||
-	    query_kinds(call, kinds, error) < 0 ||
-	    query_time(call, "since", &query->since_wall, error) < 0 ||
-	    query_time(call, "until", &query->to_wall, error) < 0)
+	struct asked asked = {0};
+	if (call_query(call, &asked, error) < 0 ||
+	    (asked.cursor && activity_cursor_parse("query parameter `cursor`", asked.cursor, 1,
+						   &query->after, error) < 0) ||
+	    (asked.kind &&
+	     activity_kinds_parse(asked.kind, kinds, ACTIVITY_KIND_LIST_MAX, error) < 0))
 		return -1;
-	if (strcmp(order, "asc") != 0 && strcmp(order, "desc") != 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `order` must be asc or desc");
-	query->descending = strcmp(order, "desc") == 0;
+	query->since_wall = asked.since;
+	query->to_wall = asked.until;
+	query->descending = strcmp(asked.order, "desc") == 0;
 	query->kinds = kinds[0] ? kinds : NULL;
-	query->limit = (uint32_t)limit + 1; /* one more says whether there is more */
+	query->limit = asked.limit + 1; /* one more says whether there is more */
 	return 0;
 }
 
@@ -173,7 +127,7 @@ void activity_get(struct call *call)
 	struct activity_query query = {0};
 	struct sandbox_row row = {0};
 	struct error error;
-	char kinds[ACTIVITY_KIND_LIST_MAX];
+	char kinds[ACTIVITY_KIND_LIST_MAX] = "";
 	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
 	    read_query(call, &query, kinds, &error) < 0) {
 		sandbox_row_done(&row);
@@ -188,10 +142,10 @@ void activity_get(struct call *call)
 }
 
 const struct route activity_routes[] = {
-    {"GET", SB "/activity", READ, 0, activity_get, "limit,cursor,order,kind,since,until", 0},
-    {"GET", SB "/events", READ, 0, sandbox_events_get, "tail,follow", 0},
-    {"GET", "/v1/events", READ, 0, events_get, "after,follow,kind,sandbox,limit", 0},
-    {"GET", SB "/execs/{exec}/receipt", READ, 0, receipt_get, NULL, 0},
-    {"GET", "/v1/receipts/key", READ, 0, receipt_key_get, NULL, 0},
+    {"GET", SB "/activity", READ, 0, activity_get, activity_query},
+    {"GET", SB "/events", READ, 0, sandbox_events_get, sandbox_events_query},
+    {"GET", "/v1/events", READ, 0, events_get, events_query},
+    {"GET", SB "/execs/{exec}/receipt", READ, 0, receipt_get},
+    {"GET", "/v1/receipts/key", READ, 0, receipt_key_get},
     {0},
 };

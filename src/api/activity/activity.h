@@ -23,11 +23,12 @@ struct activity_page {
 /* Adds one; `data` is the page. */
 bool activity_page_entry(void *data, const struct activity_row *row);
 
-/* Members of the query: `kind` ("" when it is not given) as store/activity.h takes it, a time. */
-NODISCARD int query_kinds(struct call *call, char list[ACTIVITY_KIND_LIST_MAX],
-			  struct error *error);
-NODISCARD int query_time(struct call *call, const char *name, int64_t *wall, struct error *error);
+#define ACTIVITY_KINDS_MAX 511
+/* A cursor is core's to read. */
+#define ACTIVITY_CURSOR_SHAPE(least)                                                               \
+	"\"type\":\"integer\",\"minimum\":" least ",\"maximum\":9223372036854775807"
 
+extern const struct field activity_query[], events_query[], sandbox_events_query[];
 /* activity.c, events.c, receipts.c */
 void activity_get(struct call *call);
 void events_get(struct call *call);

@@ -68,6 +68,9 @@ struct events {
 	struct id sandbox; /* only this one's, or unset */
 	char kinds[ACTIVITY_KIND_LIST_MAX];
 	bool compatible; /* PandaStack's form */
+	bool follow;
+	uint32_t limit; /* of a page */
+	const char *kind, *name, *after;
 	bool blocked;
 	uint32_t behind; /* entries that came while it was blocked */
 };
@@ -439,16 +442,24 @@ static struct events *events_new(struct call *call)
 	return events;
 }
 
+const struct field events_query[] = {
+    {"follow", FIELD_BOOL_AT(struct events, follow)},
+    {"limit", FIELD_UINT_AT(struct events, limit), .min = 1, .max = ACTIVITY_PAGE_MAX,
+     .fallback = ACTIVITY_PAGE_DEFAULT},
+    {"kind", FIELD_TEXT_AT(struct events, kind), .max = ACTIVITY_KINDS_MAX},
+    {"sandbox", FIELD_TEXT_AT(struct events, name), .max = CALL_PARAMETER_MAX - 1},
+    {"after", FIELD_TEXT_AT(struct events, after), .max = ACTIVITY_CURSOR_MAX - 1,
+     .shape = ACTIVITY_CURSOR_SHAPE("0")},
+    {0},
+};
+
 /* Whose activity: `sandbox` of the query, or the one that the token is bound to. */
 static int read_sandbox(struct call *call, struct events *events, struct error *error)
 {
-	char name[CALL_PARAMETER_MAX] = "";
 	struct sandbox_row row = {0};
-	if (query_text(call, "sandbox", name, sizeof(name), false, error) < 0)
-		return -1;
-	if (!name[0])
+	if (!events->name)
 		return 0;
-	if (sandbox_find_row(call->core, &call->principal, name, &row, error) < 0)
+	if (sandbox_find_row(call->core, &call->principal, events->name, &row, error) < 0)
 		return -1;
 	events->sandbox = row.id;
 	sandbox_row_done(&row);
@@ -457,16 +468,14 @@ static int read_sandbox(struct call *call, struct events *events, struct error *
 
 /* From where: `after`, else the Last-Event-ID of a client that comes back. Without either a stream
  * begins with what is new, and a page with the oldest. */
-static int read_position(struct call *call, struct events *events, bool follow, struct error *error)
+static int read_position(struct call *call, struct events *events, struct error *error)
 {
 	const char *last_id = http_header(call->exchange, "last-event-id");
-	char after[ACTIVITY_CURSOR_MAX] = "";
-	const char *cursor = follow ? after : NULL;
-	if (query_text(call, "after", after, sizeof(after), false, error) < 0)
-		return -1;
-	bool returns = !after[0] && last_id && *last_id;
-	if (returns || after[0])
-		cursor = returns ? last_id : after;
+	bool returns = !events->after && last_id && *last_id;
+	const char *cursor = returns          ? last_id
+			     : events->after  ? events->after
+			     : events->follow ? ""
+					      : NULL;
 	int result = activity_seek(call->core, events->workspace, "query parameter `after`", cursor,
 				   &events->position, error);
 	if (result < 0 && returns && error->kind == ERROR_INVALID)
@@ -509,25 +518,23 @@ static void page_turn(struct call *call)
 void events_get(struct call *call)
 {
 	struct events *events = events_new(call);
-	bool follow = true;
-	uint64_t limit = ACTIVITY_PAGE_DEFAULT;
 	struct error error;
+	events->follow = true;
 	activity_flush(call->core);
-	if (query_flag(call, "follow", &follow, &error) < 0 ||
-	    query_uint(call, "limit", 1, ACTIVITY_PAGE_MAX, &limit, &error) < 0 ||
-	    query_kinds(call, events->kinds, &error) < 0 ||
-	    read_sandbox(call, events, &error) < 0 ||
-	    read_position(call, events, follow, &error) < 0) {
+	if (call_query(call, events, &error) < 0 ||
+	    (events->kind && activity_kinds_parse(events->kind, events->kinds,
+						  sizeof(events->kinds), &error) < 0) ||
+	    read_sandbox(call, events, &error) < 0 || read_position(call, events, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	if (follow) {
+	if (events->follow) {
 		join(events, NULL, false);
 		return;
 	}
 	events->buffer = BUFFER(REPLY_MAX);
 	events->page = (struct activity_page){.writer = json_writer_on(&events->buffer),
-					      .limit = (uint32_t)limit,
+					      .limit = events->limit,
 					      .last = events->position,
 					      .by_sequence = true};
 	put_object(&events->page.writer, NULL);
@@ -548,20 +555,25 @@ static bool take_row_before(void *data, const struct activity_row *row)
 	return true;
 }
 
+const struct field sandbox_events_query[] = {
+    {"follow", FIELD_BOOL_AT(struct events, follow)},
+    {"tail", FIELD_UINT_AT(struct events, limit), .max = ACTIVITY_PAGE_MAX,
+     .fallback = TAIL_DEFAULT},
+    {0},
+};
+
 void sandbox_events_get(struct call *call)
 {
 	struct core *core = call->core;
 	struct events *events = events_new(call);
 	struct sandbox_row row = {0};
 	struct list found;
-	bool follow = false;
-	uint64_t count = TAIL_DEFAULT, last;
+	uint64_t last;
 	struct error error;
 	list_init(&found);
 	activity_flush(core);
 	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
-	    query_flag(call, "follow", &follow, &error) < 0 ||
-	    query_uint(call, "tail", 0, ACTIVITY_PAGE_MAX, &count, &error) < 0 ||
+	    call_query(call, events, &error) < 0 ||
 	    activity_kinds_parse("sandbox", events->kinds, sizeof(events->kinds), &error) < 0 ||
 	    activity_last(core, &last, &error) < 0) {
 		sandbox_row_done(&row);
@@ -576,11 +588,11 @@ void sandbox_events_get(struct call *call)
 	    .sandbox = &events->sandbox,
 	    .descending = true,
 	    .kinds = events->kinds,
-	    .limit = (uint32_t)count,
+	    .limit = events->limit,
 	};
 	if (activity_each(core, &query, take_row_before, &found, &error) < 0) {
 		reply_error(call, &error);
-	} else if (follow) {
+	} else if (events->follow) {
 		events->position = last;
 		join(events, &found, ended);
 	} else {

@@ -352,22 +352,31 @@ static void context_delete(struct call *call)
 	reply_empty(call, 204);
 }
 
+struct cell_query {
+	uint64_t number, output_max;
+};
+
+static const struct field cell_query[] = {
+    {"number", FIELD_UINT_AT(struct cell_query, number), .min = 1, .max = INT64_MAX},
+    {"max_output_bytes", FIELD_UINT_AT(struct cell_query, output_max), .min = 1,
+     .max = CODE_OUTPUT_MAX, .fallback = CODE_OUTPUT_DEFAULT},
+    {0},
+};
+
 static void cell_get(struct call *call)
 {
 	struct code_context *context = find(call);
 	const struct code_cell *cell;
 	struct error error;
-	uint64_t maximum = CODE_OUTPUT_DEFAULT;
 	if (!context)
 		return;
-	uint64_t number = context->row.cells;
-	if (query_uint(call, "number", 1, INT64_MAX, &number, &error) < 0 ||
-	    query_uint(call, "max_output_bytes", 1, CODE_OUTPUT_MAX, &maximum, &error) < 0 ||
-	    code_cell_find(context, number, &cell, &error) < 0) {
+	struct cell_query query = {.number = context->row.cells};
+	if (call_query(call, &query, &error) < 0 ||
+	    code_cell_find(context, query.number, &cell, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	struct code_call code = {.output_max = maximum};
+	struct code_call code = {.output_max = query.output_max};
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_own(&writer, &code, context, cell);
@@ -451,7 +460,7 @@ const struct route code_routes[] = {
     {"DELETE", CONTEXT, WRITE, ROUTE_SANDBOX, context_delete, NULL, 0},
     {"POST", CONTEXT "/run", WRITE, ROUTE_SANDBOX | ROUTE_JSON, context_run, NULL, BODY_MAX,
      cell_fields},
-    {"GET", CONTEXT "/cell", READ, ROUTE_SANDBOX, cell_get, "number,max_output_bytes", 0},
+    {"GET", CONTEXT "/cell", READ, ROUTE_SANDBOX, cell_get, cell_query},
     {"POST", CONTEXT "/interrupt", WRITE, ROUTE_SANDBOX | ROUTE_JSON, interrupt_post, NULL, 0,
      nothing_fields},
     {"POST", CONTEXT "/restart", WRITE, ROUTE_SANDBOX | ROUTE_JSON, restart_post, NULL, 0,

@@ -321,20 +321,19 @@ static void act(struct call *call, struct sandbox *sandbox)
 	call->body = NULL;
 }
 
-static int parse_form(struct call *call, struct follow *follow, struct error *error)
+const struct field exec_stream_query[] = {
+    {"format", FIELD_TEXT_AT(struct exec_stream_query, format), .max = 15, .words = EXEC_FORMATS},
+    {"detach", FIELD_BOOL_AT(struct exec_stream_query, detach)},
+    {0},
+};
+
+static enum form form_of(struct call *call, const char *format)
 {
-	char form[16] = "";
 	bool lines =
 	    call_accepts(call, "application/x-ndjson") && !call_accepts(call, "text/event-stream");
-	if (query_text(call, "format", form, sizeof(form), false, error) < 0)
-		return -1;
-	if (*form && strcmp(form, "events") != 0 && strcmp(form, "orkestr") != 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `format` must be events or orkestr");
-	follow->form = lines                          ? FORM_LINES
-		       : strcmp(form, "orkestr") == 0 ? FORM_CHUNKS
-						      : FORM_EVENTS;
-	return 0;
+	return lines                                      ? FORM_LINES
+	       : format && strcmp(format, "orkestr") == 0 ? FORM_CHUNKS
+							  : FORM_EVENTS;
 }
 
 static struct follow *follow_new(struct call *call)
@@ -353,14 +352,12 @@ static struct follow *follow_new(struct call *call)
 void exec_stream_post(struct call *call)
 {
 	struct follow *follow = follow_new(call);
-	bool detach = false;
+	struct exec_stream_query query = {0};
 	struct error error;
 	follow->ask = calloc(1, sizeof(*follow->ask));
 	if (!follow->ask)
 		abort();
-	int result = parse_form(call, follow, &error);
-	if (result == 0)
-		result = query_flag(call, "detach", &detach, &error);
+	int result = call_query(call, &query, &error);
 	if (result == 0)
 		result = call_fields(call, follow->ask, &error);
 	if (result == 0)
@@ -375,21 +372,18 @@ void exec_stream_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	follow->owner = !detach;
+	follow->form = form_of(call, query.format);
+	follow->owner = !query.detach;
 	call_ready(call, act);
 }
 
 /* --- following one that is there --- */
 
-void exec_events_follow(struct call *call, struct exec *exec, bool out, bool err, uint64_t from_out,
-			uint64_t from_err)
+void exec_events_follow(struct call *call, struct exec *exec, const char *format, bool out,
+			bool err, uint64_t from_out, uint64_t from_err)
 {
 	struct follow *follow = follow_new(call);
-	struct error error;
-	if (parse_form(call, follow, &error) < 0) {
-		reply_error(call, &error);
-		return;
-	}
+	follow->form = form_of(call, format);
 	follow->follower.sent[0] = from_out;
 	follow->follower.sent[1] = from_err;
 	/* As of a raw follower: see output.c. */

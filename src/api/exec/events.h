@@ -17,8 +17,17 @@ void put_piece_event(struct json_writer *writer, const char *data, size_t size, 
 void put_gap_event(struct json_writer *writer, enum exec_stream stream, uint64_t offset,
 		   uint64_t bytes);
 
+/* The query of POST .../exec and .../exec/stream. */
+struct exec_stream_query {
+	bool detach;
+	const char *format;
+};
+extern const struct field exec_stream_query[];
+#define EXEC_FORMATS "events,orkestr"
+
 /* Runs the command of the body. */
 void exec_stream_post(struct call *call);
-/* Follows one that is there, from these offsets, until it ends. */
-void exec_events_follow(struct call *call, struct exec *exec, bool out, bool err, uint64_t from_out,
-			uint64_t from_err);
+/* Follows one that is there, from these offsets, until it ends. format: one of EXEC_FORMATS, or
+ * NULL. */
+void exec_events_follow(struct call *call, struct exec *exec, const char *format, bool out,
+			bool err, uint64_t from_out, uint64_t from_err);

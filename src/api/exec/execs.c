@@ -111,6 +111,7 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 static void exec_call_begin(struct call *call, bool background, bool stream)
 {
 	struct exec_call *exec_call = calloc(1, sizeof(*exec_call));
+	struct exec_stream_query query = {0};
 	struct error error;
 	if (!exec_call)
 		abort();
@@ -123,8 +124,9 @@ static void exec_call_begin(struct call *call, bool background, bool stream)
 		result = exec_fields_check(ask, FIELDS_REST, &error);
 	ask->background |= background;
 	bool waits = !stream && !ask->background;
-	if (result == 0)
-		result = query_flag(call, "detach", &exec_call->detach, &error);
+	if (result == 0 && call->route->query)
+		result = call_query(call, &query, &error);
+	exec_call->detach = query.detach;
 	if (result < 0)
 		; /* the error says it */
 	else if (stream && (ask->background || ask->stdin_kind == STDIN_GIVEN))
@@ -178,7 +180,9 @@ void job_post(struct call *call)
 
 struct listing {
 	struct json_writer writer;
-	uint32_t states; /* a bit for each that is wanted */
+	uint32_t states;            /* a bit for each that is wanted */
+	const char *state, *cursor; /* of the query */
+	bool all;                   /* also what code contexts need for themselves */
 	uint64_t limit, count;
 	struct id last; /* the last one that was listed */
 };
@@ -203,34 +207,31 @@ static bool execs_list_one(void *data, const struct exec_row *row, struct exec *
 	return true;
 }
 
-static int execs_parse_state(struct call *call, uint32_t *ret_states, struct error *error)
+const struct field execs_query[] = {
+    {"limit", FIELD_UINT_AT(struct listing, limit), .min = 1, .max = EXEC_LIST_MAX,
+     .fallback = EXEC_LIST_DEFAULT},
+    {"all", FIELD_BOOL_AT(struct listing, all)},
+    {"state", FIELD_TEXT_AT(struct listing, state), .max = 15, .words = "running,ended,failed"},
+    {"cursor", FIELD_TEXT_AT(struct listing, cursor), .max = ID_LENGTH + 1,
+     .shape = "\"type\":\"string\",\"pattern\":\"^([a-z][a-z0-9]{15})?$\""},
+    {0},
+};
+
+static uint32_t execs_states(const char *state)
 {
-	char state[16] = "";
-	if (query_text(call, "state", state, sizeof(state), false, error) < 0)
-		return -1;
-	if (!*state)
-		*ret_states = UINT32_MAX;
-	else if (strcmp(state, "running") == 0)
-		*ret_states = 1u << EXEC_STARTING | 1u << EXEC_RUNNING;
-	else if (strcmp(state, "ended") == 0)
-		*ret_states = 1u << EXEC_ENDED;
-	else if (strcmp(state, "failed") == 0)
-		*ret_states = 1u << EXEC_FAILED;
-	else
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `state` must be running, ended or failed");
-	return 0;
+	return !state                          ? UINT32_MAX
+	       : strcmp(state, "running") == 0 ? 1u << EXEC_STARTING | 1u << EXEC_RUNNING
+	       : strcmp(state, "ended") == 0   ? 1u << EXEC_ENDED
+					       : 1u << EXEC_FAILED;
 }
 
 /* The key behind which a page goes on. */
-static int execs_parse_cursor(struct call *call, uint64_t *ret_key, struct error *error)
+static int execs_parse_cursor(struct call *call, const char *cursor, uint64_t *ret_key,
+			      struct error *error)
 {
-	char cursor[ID_LENGTH + 2] = "";
 	struct id id;
 	*ret_key = UINT64_MAX;
-	if (query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0)
-		return -1;
-	if (!*cursor)
+	if (!cursor)
 		return 0;
 	int found = id_parse(cursor, &id);
 	if (found < 0)
@@ -244,14 +245,11 @@ static int execs_parse_cursor(struct call *call, uint64_t *ret_key, struct error
 
 static void execs_reply(struct call *call, const char *name)
 {
-	struct listing listing = {.limit = EXEC_LIST_DEFAULT};
+	struct listing listing = {0};
 	struct error error;
 	uint64_t key;
-	bool all = false; /* also what code contexts need for themselves */
-	if (query_uint(call, "limit", 1, EXEC_LIST_MAX, &listing.limit, &error) < 0 ||
-	    query_flag(call, "all", &all, &error) < 0 ||
-	    execs_parse_state(call, &listing.states, &error) < 0 ||
-	    execs_parse_cursor(call, &key, &error) < 0) {
+	if (call_query(call, &listing, &error) < 0 ||
+	    execs_parse_cursor(call, listing.cursor, &key, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -260,9 +258,10 @@ static void execs_reply(struct call *call, const char *name)
 		return;
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	listing.writer = json_writer_on(&buffer);
+	listing.states = execs_states(listing.state);
 	put_object(&listing.writer, NULL);
 	put_array(&listing.writer, name);
-	if (exec_page(sandbox, key, all, execs_list_one, &listing, &error) < 0) {
+	if (exec_page(sandbox, key, listing.all, execs_list_one, &listing, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;
@@ -394,17 +393,26 @@ void exec_resize_post(struct call *call)
 	call_ready(call, exec_resize_act);
 }
 
+struct exec_delete_query {
+	bool purge;
+};
+
+const struct field exec_delete_query[] = {
+    {"purge", FIELD_BOOL_AT(struct exec_delete_query, purge)},
+    {0},
+};
+
 static void exec_kill_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
-	bool purge = false;
+	struct exec_delete_query query = {0};
 	(void)sandbox;
 	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
-	if (query_flag(call, "purge", &purge, &error) < 0) {
+	if (call_query(call, &query, &error) < 0) {
 		reply_error(call, &error);
-	} else if (purge) {
+	} else if (query.purge) {
 		exec_purge(exec, &call->principal);
 		reply_empty(call, 204);
 	} else if ((!exec_ended(exec) || exec->row.left_running > 0) &&

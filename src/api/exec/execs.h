@@ -25,5 +25,7 @@ NODISCARD int exec_signal_parse(const json_t *json, int *ret_signal, struct erro
 struct terminal_size {
 	uint16_t rows, columns;
 };
+extern const struct field execs_query[], exec_output_query[], exec_stdin_query[],
+    exec_delete_query[], exec_pty_query[], exec_tty_query[], logs_query[];
 /* Bodies of signal and resize; a resize comes over a terminal's socket too. */
 extern const struct field exec_signal_fields[], exec_resize_fields[];

@@ -7,10 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/exec/execs.h"
-#include "base/clock.h"
 #include "base/text.h"
 #include "edge/call.h"
 #include "edge/sse.h"
@@ -33,6 +31,8 @@ struct logs {
 	struct buffer page;
 	struct json_writer writer;
 	uint64_t tail, limit, count, searched;
+	const char *source, *stream, *grep, *exec, *after; /* of the query */
+	int64_t since, until;
 	bool seeking; /* the tail's place is being looked for */
 	bool full; /* the page is: `cursor` is its end, and whether there is more is looked for */
 	struct buffer cursor;
@@ -271,38 +271,23 @@ static void gone(struct call *call)
 
 /* --- what is asked for --- */
 
-/* RFC 3339, seconds since 1970, or an age like 10m. */
-static int parse_time(struct call *call, const char *name, int64_t *ret_wall, struct error *error)
-{
-	char text[40] = "";
-	struct tm parts = {0};
-	uint64_t seconds;
-	if (query_text(call, name, text, sizeof(text), false, error) < 0)
-		return -1;
-	if (!*text)
-		return 0;
-	if (text_to_u64(text, 0, INT64_MAX / NSEC_PER_SEC, &seconds) == 0) {
-		*ret_wall = (int64_t)seconds * NSEC_PER_SEC;
-		return 0;
-	}
-	if (text_to_seconds(text, &seconds) == 0 && seconds < INT64_MAX / NSEC_PER_SEC) {
-		*ret_wall = clock_wall() - (int64_t)seconds * NSEC_PER_SEC;
-		return 0;
-	}
-	const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &parts);
-	if (rest && *rest == '.')
-		rest += 1 + strspn(rest + 1, "0123456789");
-	if (rest && strcmp(rest, "Z") == 0) {
-		*ret_wall = (int64_t)timegm(&parts) * NSEC_PER_SEC;
-		return 0;
-	}
-	return error_set(error, ERROR_INVALID,
-			 "query parameter `%s` must be a time like 2026-01-31T12:00:00Z, seconds "
-			 "since 1970, or an age like 10m",
-			 name);
-}
+#define SOURCES "stdout,stderr,both,exec,all"
 
-static int parse_source(struct call *call, uint32_t *ret_sources, struct error *error)
+const struct field logs_query[] = {
+    {"follow", FIELD_BOOL_AT(struct logs, follow)},
+    {"source", FIELD_TEXT_AT(struct logs, source), FIELD_WORDS_TOLD, .max = 7, .words = SOURCES},
+    {"stream", FIELD_TEXT_AT(struct logs, stream), FIELD_WORDS_TOLD, .max = 7, .words = SOURCES},
+    {"since", FIELD_TIME_AT(struct logs, since), .max = 39},
+    {"until", FIELD_TIME_AT(struct logs, until), .max = 39},
+    {"grep", FIELD_TEXT_AT(struct logs, grep), .max = LOG_GREP_MAX},
+    {"exec", FIELD_TEXT_AT(struct logs, exec), .max = ID_LENGTH + 1},
+    {"tail", FIELD_UINT_AT(struct logs, tail), .max = LINES_MAX},
+    {"limit", FIELD_UINT_AT(struct logs, limit), .min = 1, .max = LINES_MAX},
+    {"cursor", FIELD_TEXT_AT(struct logs, after), .max = LOG_CURSOR_MAX},
+    {0},
+};
+
+static int parse_source(const struct logs *logs, uint32_t *ret_sources, struct error *error)
 {
 	static const struct {
 		const char *name;
@@ -314,12 +299,8 @@ static int parse_source(struct call *call, uint32_t *ret_sources, struct error *
 	    {"exec", LOG_EXEC},
 	    {"all", LOG_STDOUT | LOG_STDERR | LOG_EXEC},
 	};
-	char source[8] = "", stream[8] = "";
-	if (query_text(call, "source", source, sizeof(source), false, error) < 0 ||
-	    query_text(call, "stream", stream, sizeof(stream), false, error) < 0)
-		return -1;
-	const char *name = *source ? source : *stream ? stream : "both";
-	if (*source && *stream)
+	const char *name = logs->source ? logs->source : logs->stream ? logs->stream : "both";
+	if (logs->source && logs->stream)
 		return error_set(error, ERROR_INVALID, "`source` and `stream` are the same");
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		if (strcmp(names[i].name, name) == 0) {
@@ -331,16 +312,14 @@ static int parse_source(struct call *call, uint32_t *ret_sources, struct error *
 			 "query parameter `source` must be stdout, stderr, both, exec or all");
 }
 
-static int parse_filter(struct call *call, struct log_filter *filter, struct error *error)
+static int parse_filter(const struct logs *logs, struct log_filter *filter, struct error *error)
 {
-	char exec[ID_LENGTH + 2] = "";
-	if (parse_source(call, &filter->sources, error) < 0 ||
-	    parse_time(call, "since", &filter->since, error) < 0 ||
-	    parse_time(call, "until", &filter->until, error) < 0 ||
-	    query_text(call, "grep", filter->grep, sizeof(filter->grep), false, error) < 0 ||
-	    query_text(call, "exec", exec, sizeof(exec), false, error) < 0)
+	if (parse_source(logs, &filter->sources, error) < 0)
 		return -1;
-	if (*exec && id_parse(exec, &filter->exec) < 0)
+	filter->since = logs->since;
+	filter->until = logs->until;
+	snprintf(filter->grep, sizeof(filter->grep), "%s", logs->grep ? logs->grep : "");
+	if (logs->exec && id_parse(logs->exec, &filter->exec) < 0)
 		return error_set(error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
 	return 0;
 }
@@ -349,34 +328,24 @@ static int parse(struct call *call, struct logs *logs, struct sandbox *sandbox, 
 {
 	struct log_filter filter = {0};
 	struct exec *exec;
-	char *cursor = calloc(1, LOG_CURSOR_MAX + 1);
-	if (!cursor)
-		abort();
-	int result = query_flag(call, "follow", &logs->follow, error);
-	logs->limit = LINES_DEFAULT;
 	logs->tail = UINT64_MAX;
+	int result = call_query(call, logs, error);
+	bool tail_given = logs->tail != UINT64_MAX;
 	if (result == 0)
-		result = parse_filter(call, &filter, error);
-	if (result == 0)
-		result = query_uint(call, "tail", 0, LINES_MAX, &logs->tail, error);
-	if (result == 0 && logs->tail != UINT64_MAX)
-		logs->limit = MAX(logs->tail, 1u);
-	if (result == 0)
-		result = query_uint(call, "limit", 1, LINES_MAX, &logs->limit, error);
-	if (result == 0)
-		result = query_text(call, "cursor", cursor, LOG_CURSOR_MAX + 1, false, error);
+		result = parse_filter(logs, &filter, error);
 	/* One that is asked for by name must be there. */
 	if (result == 0 && id_is_set(&filter.exec))
 		result = exec_find(sandbox, filter.exec.text, &exec, error);
-	if (result == 0 && *cursor && logs->tail != UINT64_MAX)
+	if (result == 0 && logs->after && tail_given)
 		result = error_set(error, ERROR_INVALID, "give `tail` or `cursor`, not both");
 	logs->reader = log_reader_new(sandbox, &filter, logs->follow);
-	if (result == 0 && *cursor)
-		result = log_reader_seek(logs->reader, cursor, error);
-	logs->seeking = !*cursor;
-	if (logs->tail == UINT64_MAX)
+	if (result == 0 && logs->after)
+		result = log_reader_seek(logs->reader, logs->after, error);
+	logs->seeking = !logs->after;
+	if (!logs->limit)
+		logs->limit = tail_given ? MAX(logs->tail, 1u) : LINES_DEFAULT;
+	if (!tail_given)
 		logs->tail = logs->follow ? FOLLOW_TAIL_DEFAULT : logs->limit;
-	free(cursor);
 	return result;
 }
 

@@ -23,8 +23,10 @@ struct output {
 	bool both;            /* of events */
 	uint64_t offset, end; /* where to begin, and where to stop */
 	uint64_t offset_stderr;
-	uint64_t limit, wait_ms;
-	struct exec_wait *wait; /* while it waits for something to come */
+	uint64_t limit;
+	uint32_t wait_ms;
+	const char *stream_name, *format; /* of the query */
+	struct exec_wait *wait;           /* while it waits for something to come */
 	bool follow;
 	bool blocked; /* the connection's queue is full */
 };
@@ -106,22 +108,25 @@ static void output_gone(struct call *call)
 	exec_follower_leave(&output->follower);
 }
 
+const struct field exec_output_query[] = {
+    {"stream", FIELD_TEXT_AT(struct output, stream_name), FIELD_WORDS_TOLD, .max = 7,
+     .words = "stdout,stderr,both"},
+    {"format", FIELD_TEXT_AT(struct output, format), .max = 15, .words = EXEC_FORMATS},
+    {"from", FIELD_UINT_AT(struct output, offset)},
+    {"from_stderr", FIELD_UINT_AT(struct output, offset_stderr)},
+    {"limit", FIELD_UINT_AT(struct output, limit), .min = 1},
+    {"wait_ms", FIELD_UINT_AT(struct output, wait_ms), .max = WAIT_MS_MAX},
+    {"follow", FIELD_BOOL_AT(struct output, follow)},
+    {0},
+};
+
 static int output_parse(struct call *call, struct output *output, bool events, struct error *error)
 {
-	char stream[8] = "", form[16] = "";
-	if (query_text(call, "stream", stream, sizeof(stream), false, error) < 0 ||
-	    query_text(call, "format", form, sizeof(form), false, error) < 0 ||
-	    query_uint(call, "from", 0, INT64_MAX, &output->offset, error) < 0 ||
-	    query_uint(call, "from_stderr", 0, INT64_MAX, &output->offset_stderr, error) < 0 ||
-	    query_uint(call, "limit", 1, INT64_MAX, &output->limit, error) < 0 ||
-	    query_uint(call, "wait_ms", 0, WAIT_MS_MAX, &output->wait_ms, error) < 0 ||
-	    query_flag(call, "follow", &output->follow, error) < 0)
+	if (call_query(call, output, error) < 0)
 		return -1;
-	if (*form && strcmp(form, "events") != 0 && strcmp(form, "orkestr") != 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `format` must be events or orkestr");
-	output->both = events && (!*stream || strcmp(stream, "both") == 0);
-	if (!*stream || output->both || strcmp(stream, "stdout") == 0)
+	const char *stream = output->stream_name;
+	output->both = events && (!stream || strcmp(stream, "both") == 0);
+	if (!stream || output->both || strcmp(stream, "stdout") == 0)
 		output->stream = EXEC_STDOUT;
 	else if (strcmp(stream, "stderr") == 0)
 		output->stream = EXEC_STDERR;
@@ -208,8 +213,8 @@ static void wait_begin(struct output *output, struct exec *exec)
 	struct error error;
 	output->call->on_gone = wait_gone;
 	if (exec_wait_output(exec, out ? output->offset : UINT64_MAX,
-			     out ? UINT64_MAX : output->offset, (uint32_t)output->wait_ms,
-			     wait_over, output, &output->wait, &error) < 0) {
+			     out ? UINT64_MAX : output->offset, output->wait_ms, wait_over, output,
+			     &output->wait, &error) < 0) {
 		output->wait = NULL;
 		reply_error(output->call, &error);
 	}
@@ -221,9 +226,10 @@ static void events_begin(struct call *call, struct exec *exec, struct output *ou
 	bool out = output->both || output->stream == EXEC_STDOUT;
 	uint64_t from_out = output->offset;
 	uint64_t from_err = output->both ? output->offset_stderr : output->offset;
+	const char *format = output->format;
 	call->state = NULL;
 	free(output);
-	exec_events_follow(call, exec, out, err, from_out, from_err);
+	exec_events_follow(call, exec, format, out, err, from_out, from_err);
 }
 
 void exec_output_get(struct call *call)
@@ -268,6 +274,8 @@ struct input {
 	bool whole; /* the body has ended */
 	bool close;
 };
+
+const struct field exec_stdin_query[] = {{"close", FIELD_BOOL_AT(struct input, close)}, {0}};
 
 static void input_free(void *state)
 {
@@ -415,7 +423,7 @@ void exec_stdin_post(struct call *call)
 	input->left = BUFFER(STDIN_LEFT_MAX);
 	call->state = input;
 	call->state_free = input_free;
-	if (query_flag(call, "close", &input->close, &error) < 0) {
+	if (call_query(call, input, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

@@ -22,7 +22,7 @@
 #define REPLAY_MAX (8 * MIB)
 #define ROWS_DEFAULT 24
 #define COLUMNS_DEFAULT 80
-#define COMMAND_ROOM 8192
+#define COMMAND_MAX 8191
 #define PIECE (16 * KIB)
 /* More than one piece from the connection and one whole message. */
 #define INPUT_MAX (WEB_SOCKET_MESSAGE_MAX + 1 * MIB)
@@ -34,7 +34,33 @@ struct pty {
 	struct buffer left; /* typed and not yet taken by the exec */
 	bool detach;        /* it goes on when this client leaves */
 	bool read_only;
-	uint64_t rows, columns, replay;
+	bool detach_given;
+	uint16_t rows, columns;
+	uint64_t replay;
+	const char *command, *cwd, *user, *job; /* of the query */
+};
+
+#define ROWS "rows", FIELD_UINT_AT(struct pty, rows), .min = 1, .max = TERMINAL_SIZE_MAX
+#define COLUMNS "cols", FIELD_UINT_AT(struct pty, columns), .min = 1, .max = TERMINAL_SIZE_MAX
+#define REPLAY                                                                                     \
+	"replay", FIELD_UINT_AT(struct pty, replay), .max = REPLAY_MAX, .fallback = REPLAY_DEFAULT
+#define DETACH                                                                                     \
+	"detach", FIELD_BOOL_AT(struct pty, detach), .given = FIELD_GIVEN(struct pty, detach_given)
+#define READ_ONLY "readonly", FIELD_BOOL_AT(struct pty, read_only)
+
+const struct field exec_tty_query[] = {{ROWS}, {COLUMNS}, {REPLAY}, {DETACH}, {READ_ONLY}, {0}};
+
+const struct field exec_pty_query[] = {
+    {ROWS},
+    {COLUMNS},
+    {REPLAY},
+    {DETACH},
+    {READ_ONLY},
+    {"cmd", FIELD_TEXT_AT(struct pty, command), .max = COMMAND_MAX},
+    {"cwd", FIELD_TEXT_AT(struct pty, cwd), .max = GUEST_PATH_MAX - 1},
+    {"user", FIELD_TEXT_AT(struct pty, user), .max = 63},
+    {"job", FIELD_TEXT_AT(struct pty, job), .max = CALL_PARAMETER_MAX - 1},
+    {0},
 };
 
 static void pty_free(void *state)
@@ -262,26 +288,19 @@ static void watch(struct pty *pty, struct exec *exec)
 static void act_begin(struct call *call, struct sandbox *sandbox)
 {
 	struct pty *pty = call->state;
-	char command[COMMAND_ROOM] = "", cwd[GUEST_PATH_MAX] = "", user[64] = "";
 	struct exec *exec;
 	struct error error;
-	if (query_text(call, "cmd", command, sizeof(command), false, &error) < 0 ||
-	    query_text(call, "cwd", cwd, sizeof(cwd), false, &error) < 0 ||
-	    query_text(call, "user", user, sizeof(user), false, &error) < 0) {
-		reply_error(call, &error);
-		return;
-	}
-	const char *argv[] = {"/bin/sh", "-c", command};
-	if (!*command)
+	const char *argv[] = {"/bin/sh", "-c", pty->command};
+	if (!pty->command)
 		argv[2] = "[ -x /bin/bash ] && exec /bin/bash -l; exec /bin/sh -l";
 	struct exec_spec spec = {
 	    .argv = argv,
 	    .argc = ARRAY_SIZE(argv),
-	    .cwd = *cwd ? cwd : NULL,
-	    .user = *user ? user : NULL,
+	    .cwd = pty->cwd,
+	    .user = pty->user,
 	    .flags = EXEC_TTY | EXEC_STDIN,
-	    .rows = (uint16_t)pty->rows,
-	    .columns = (uint16_t)pty->columns,
+	    .rows = pty->rows,
+	    .columns = pty->columns,
 	    .principal = &call->principal,
 	};
 	if (exec_start(sandbox, &spec, &exec, &error) < 0)
@@ -328,7 +347,7 @@ static void attach(struct pty *pty, struct sandbox *sandbox, const char *id)
 	watch(pty, exec);
 	pty->follower.sent[0] = replay_start(exec, pty->replay);
 	if (pty->rows && pty->columns && !pty->read_only && !exec_ended(exec) &&
-	    exec_resize(exec, (uint16_t)pty->rows, (uint16_t)pty->columns, &error) < 0) {
+	    exec_resize(exec, pty->rows, pty->columns, &error) < 0) {
 		leave(pty, &call->principal);
 		reply_error(call, &error);
 		return;
@@ -338,23 +357,13 @@ static void attach(struct pty *pty, struct sandbox *sandbox, const char *id)
 
 static void act_attach(struct call *call, struct sandbox *sandbox)
 {
-	char job[CALL_PARAMETER_MAX];
-	struct error error;
-	snprintf(job, sizeof(job), "%s", call->parameters[1]);
-	if (!*job && query_text(call, "job", job, sizeof(job), true, &error) < 0)
-		reply_error(call, &error);
-	else
-		attach(call->state, sandbox, job);
+	struct pty *pty = call->state;
+	attach(pty, sandbox, pty->job ? pty->job : call->parameters[1]);
 }
 
 static int parse(struct call *call, struct pty *pty, struct error *error)
 {
-	if (web_socket_check(call, error) < 0 ||
-	    query_uint(call, "rows", 1, 10000, &pty->rows, error) < 0 ||
-	    query_uint(call, "cols", 1, 10000, &pty->columns, error) < 0 ||
-	    query_uint(call, "replay", 0, REPLAY_MAX, &pty->replay, error) < 0 ||
-	    query_flag(call, "detach", &pty->detach, error) < 0 ||
-	    query_flag(call, "readonly", &pty->read_only, error) < 0)
+	if (web_socket_check(call, error) < 0 || call_query(call, pty, error) < 0)
 		return -1;
 	/* The route lets readers in: to look on. */
 	if (!pty->read_only && token_admit(&call->principal, SCOPE_WRITE, false, error) < 0)
@@ -371,7 +380,6 @@ static struct pty *pty_new(struct call *call)
 	pty->follower = (struct exec_follower){
 	    .call = call, .emitter = &pty_emitter, .blocked = &pty->socket.blocked};
 	pty->left = BUFFER(INPUT_MAX);
-	pty->replay = REPLAY_DEFAULT;
 	call->state = pty;
 	call->state_free = pty_free;
 	return pty;
@@ -381,21 +389,18 @@ void exec_pty_get(struct call *call)
 {
 	struct pty *pty = pty_new(call);
 	struct error error;
-	char job[CALL_PARAMETER_MAX] = "";
-	/* Who attaches to a job leaves it running; who begins a terminal ends it. */
-	if (query_text(call, "job", job, sizeof(job), false, &error) < 0) {
+	if (parse(call, pty, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	pty->detach = *job != '\0';
-	if (!*job) {
+	/* A client that attaches to a job leaves it running; one that begins a terminal ends it. */
+	if (!pty->detach_given)
+		pty->detach = pty->job != NULL;
+	if (!pty->job && !pty->rows)
 		pty->rows = ROWS_DEFAULT;
+	if (!pty->job && !pty->columns)
 		pty->columns = COLUMNS_DEFAULT;
-	}
-	if (parse(call, pty, &error) < 0)
-		reply_error(call, &error);
-	else
-		call_ready(call, *job ? act_attach : act_begin);
+	call_ready(call, pty->job ? act_attach : act_begin);
 }
 
 void exec_tty_get(struct call *call)

@@ -12,16 +12,18 @@
 /* So much of a body waits for its decompression; then the client does. */
 #define COMPRESSED_HOLD (256 * KIB)
 
-static int read_format(struct call *call, bool *ret_compressed, struct error *error)
+/* False after an error reply. */
+static bool archive_query(struct file_call *file, bool *ret_compressed)
 {
-	char format[16] = "tar";
-	if (query_text(call, "format", format, sizeof(format), false, error) < 0)
-		return -1;
-	*ret_compressed = strcmp(format, "tar.zst") == 0;
-	if (!*ret_compressed && strcmp(format, "tar") != 0)
-		return error_set(error, ERROR_INVALID,
-				 "query parameter `format` must be \"tar\" or \"tar.zst\"");
-	return 0;
+	struct error error;
+	if (!file_query(file))
+		return false;
+	*ret_compressed = strcmp(file->format, "tar.zst") == 0;
+	if (*ret_compressed || strcmp(file->format, "tar") == 0)
+		return true;
+	error_set(&error, ERROR_INVALID, "query parameter `format` must be \"tar\" or \"tar.zst\"");
+	reply_error(file->call, &error);
+	return false;
 }
 
 /* Whatever is wrong with the bytes between the two ends. */
@@ -89,14 +91,14 @@ void file_archive_get(struct call *call)
 	struct file_call *file = file_call_new(call, FILE_PACK, &pack_callbacks);
 	bool compressed = false;
 	struct error error;
-	int result = file_query(file, true, &error);
-	if (result == 0)
-		result = read_format(call, &compressed, &error);
+	if (!archive_query(file, &compressed))
+		return;
 	file->type = compressed ? "application/zstd" : "application/x-tar";
-	if (result == 0 && compressed)
-		result = compression_new(call->core->loop, COMPRESS, &compress_callbacks, file,
-					 &file->compression, &error);
-	file_begin(file, result, &error);
+	if (compressed && compression_new(call->core->loop, COMPRESS, &compress_callbacks, file,
+					  &file->compression, &error) < 0)
+		reply_error(call, &error);
+	else
+		file_begin(file);
 }
 
 /* --- into the sandbox --- */
@@ -250,15 +252,11 @@ void file_archive_put(struct call *call)
 	struct error error;
 	file->left = BUFFER(LEFT_MAX);
 	file->request.flags = FILE_PARENTS;
-	int result = file_query(file, true, &error);
-	if (result == 0)
-		result = read_format(call, &compressed, &error);
-	if (result == 0 && compressed)
-		result = compression_new(call->core->loop, DECOMPRESS, &decompress_callbacks, file,
-					 &file->compression, &error);
-	if (result < 0) {
-		reply_error(call, &error);
+	if (!archive_query(file, &compressed))
 		return;
-	}
-	call_ready(call, unpack_start);
+	if (compressed && compression_new(call->core->loop, DECOMPRESS, &decompress_callbacks, file,
+					  &file->compression, &error) < 0)
+		reply_error(call, &error);
+	else
+		call_ready(call, unpack_start);
 }

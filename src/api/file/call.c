@@ -83,15 +83,28 @@ int file_mode(struct file_call *file, const char *octal, struct error *error)
 	return 0;
 }
 
-int file_query(struct file_call *file, bool path_required, struct error *error)
+bool file_query(struct file_call *file)
 {
-	char user[sizeof(file->request.user)] = "";
-	if (query_text(file->call, "path", file->path, sizeof(file->path), path_required, error) <
-		0 ||
-	    query_text(file->call, "user", user, sizeof(user), false, error) < 0)
-		return -1;
+	struct error error;
+	if (call_query(file->call, file, &error) == 0)
+		return file_query_take(file);
+	reply_error(file->call, &error);
+	return false;
+}
+
+bool file_query_take(struct file_call *file)
+{
+	struct error error;
 	file->request.path = bytes_of(file->path);
-	return file_user(file, user, error);
+	if (file->pattern)
+		file->request.pattern = bytes_of(file->pattern);
+	if (file->glob)
+		file->request.path2 = bytes_of(file->glob);
+	if ((!file->mode || file_mode(file, file->mode, &error) == 0) &&
+	    (!file->user || file_user(file, file->user, &error) == 0))
+		return true;
+	reply_error(file->call, &error);
+	return false;
 }
 
 static void start(struct call *call, struct sandbox *sandbox)
@@ -105,12 +118,9 @@ static void start(struct call *call, struct sandbox *sandbox)
 	}
 }
 
-void file_begin(struct file_call *file, int result, const struct error *error)
+void file_begin(struct file_call *file)
 {
-	if (result < 0)
-		reply_error(file->call, error);
-	else
-		call_ready(file->call, start);
+	call_ready(file->call, start);
 }
 
 void file_again(struct file_call *file, enum file_operation operation,

@@ -17,7 +17,9 @@ struct file_call {
 	struct file_request request;
 	const struct file_callbacks *callbacks;
 	struct file_operation_handle *handle; /* NULL: none is under way */
-	char path[GUEST_PATH_MAX], pattern[GUEST_PATH_MAX], glob[GUEST_PATH_MAX];
+	/* Of the query; NULL: not given. */
+	const char *path, *user, *pattern, *glob, *mode, *format;
+	bool append, follow;
 
 	/* The answer. */
 	const char *type;
@@ -57,15 +59,21 @@ struct file_call {
 /* Makes the call's state, for one operation; `callbacks` are of file_start(). */
 struct file_call *file_call_new(struct call *call, enum file_operation operation,
 				const struct file_callbacks *callbacks);
-/* `path` and `user` of the query. */
-NODISCARD int file_query(struct file_call *file, bool path_required, struct error *error);
+/* Rows of a route's query, which fills the file_call. */
+#define FILE_PATH_MAX (GUEST_PATH_MAX - 1)
+#define FILE_TEXT_AT(member) FIELD_TEXT_AT(struct file_call, member)
+#define FILE_PATH "path", FILE_TEXT_AT(path), FIELD_REQUIRED, 1, FILE_PATH_MAX
+#define FILE_FOLDER "path", FILE_TEXT_AT(path), .max = FILE_PATH_MAX, .fallback_text = "/workspace"
+#define FILE_LIST_DEFAULT 10000
+/* Reads the query and gives it to the request; both are false after an error reply. */
+bool file_query(struct file_call *file);
+bool file_query_take(struct file_call *file);
 NODISCARD int file_user(struct file_call *file, const char *user, struct error *error);
 NODISCARD int file_mode(struct file_call *file, const char *octal, struct error *error);
 struct bytes bytes_of(const char *text);
 
-/* Replies with the error when there is one; else makes the sandbox ready and starts the operation.
- */
-void file_begin(struct file_call *file, int result, const struct error *error);
+/* Makes the sandbox ready and starts the operation. */
+void file_begin(struct file_call *file);
 /* In an on_done: starts another operation for the same call. */
 void file_again(struct file_call *file, enum file_operation operation,
 		const struct file_callbacks *callbacks);
@@ -90,12 +98,13 @@ void file_give_credit(struct file_call *file);
 
 /* tree.c: GET of one entry; `follow` unless the query says otherwise. */
 void file_stat_begin(struct call *call, bool follow);
-/* read.c: GET of a file, in two steps: headers may be added between them. */
+/* read.c: GET of a file, in two steps: the query is read and headers are added between them. */
 struct file_call *file_get_new(struct call *call);
 void file_get_begin(struct file_call *file);
 
-/* write.c: PUT of a file of at most so many bytes (0: any), whose parents are made. */
-void file_put_within(struct call *call, uint64_t maximum);
+/* write.c: PUT of a file, in two steps as well. */
+struct file_call *file_put_new(struct call *call);
+void file_put_begin(struct file_call *file);
 /* Begins to read the body for the operation that was started (as it is, unless the
  * call has an on_data of its own), and what goes on sending `left` to it: on_credit, and whoever
  * added to `left`. */

@@ -135,7 +135,7 @@ static void change_begin(struct call *call, enum file_operation operation,
 	file->request.flags = (change->recursive ? FILE_RECURSIVE : 0) |
 			      (change->parents ? FILE_PARENTS : 0) |
 			      (change->no_replace ? FILE_NO_REPLACE : 0);
-	file_begin(file, 0, NULL);
+	file_begin(file);
 }
 
 static void change_post(struct call *call, enum file_operation operation)
@@ -201,11 +201,6 @@ void file_replace_post(struct call *call)
 void file_delete(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_REMOVE, &callbacks);
-	bool recursive = false;
-	struct error error;
-	int result = file_query(file, true, &error);
-	if (result == 0)
-		result = query_flag(call, "recursive", &recursive, &error);
-	file->request.flags = recursive ? FILE_RECURSIVE : 0;
-	file_begin(file, result, &error);
+	if (file_query(file))
+		file_begin(file);
 }

@@ -9,13 +9,17 @@ static void fs_get(struct call *call)
 {
 	struct file_call *file = file_get_new(call);
 	file->only_file = true;
-	file_get_begin(file);
+	if (file_query(file))
+		file_get_begin(file);
 }
 
 /* Directories above it are made, without asking. */
 static void fs_put(struct call *call)
 {
-	file_put_within(call, 0);
+	struct file_call *file = file_put_new(call);
+	file->request.flags = FILE_PARENTS;
+	if (file_query(file))
+		file_put_begin(file);
 }
 
 /* As rm -rf does: what is not there is removed. */
@@ -35,10 +39,9 @@ static const struct file_callbacks remove_callbacks = {.on_done = removed};
 static void fs_delete(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_REMOVE, &remove_callbacks);
-	struct error error;
-	int result = file_query(file, true, &error);
 	file->request.flags = FILE_RECURSIVE;
-	file_begin(file, result, &error);
+	if (file_query(file))
+		file_begin(file);
 }
 
 /* A link is told of, not followed: who walks a tree by `is_dir` must not run in circles. */
@@ -47,11 +50,14 @@ static void fs_stat(struct call *call)
 	file_stat_begin(call, false);
 }
 
+static const struct field path_query[] = {{FILE_PATH}, {0}};
+static const struct field folder_query[] = {{FILE_FOLDER}, {0}};
+
 const struct route fs_routes[] = {
-    {"GET", SB "/fs", READ, ROUTE_SANDBOX, fs_get, "path"},
-    {"PUT", SB "/fs", WRITE, ROUTE_SANDBOX, fs_put, "path"},
-    {"DELETE", SB "/fs", WRITE, ROUTE_SANDBOX, fs_delete, "path"},
-    {"GET", SB "/fs/dir", READ, ROUTE_SANDBOX, file_list_get, "path"},
-    {"GET", SB "/fs/stat", READ, ROUTE_SANDBOX, fs_stat, "path"},
+    {"GET", SB "/fs", READ, ROUTE_SANDBOX, fs_get, path_query},
+    {"PUT", SB "/fs", WRITE, ROUTE_SANDBOX, fs_put, path_query},
+    {"DELETE", SB "/fs", WRITE, ROUTE_SANDBOX, fs_delete, path_query},
+    {"GET", SB "/fs/dir", READ, ROUTE_SANDBOX, file_list_get, folder_query},
+    {"GET", SB "/fs/stat", READ, ROUTE_SANDBOX, fs_stat, path_query},
     {0},
 };

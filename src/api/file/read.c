@@ -259,21 +259,17 @@ void file_get_begin(struct file_call *file)
 {
 	struct call *call = file->call;
 	const char *range = http_header(call->exchange, "range");
-	struct error error;
-	int result = file_query(file, true, &error);
-	if (result == 0)
-		result = query_uint(call, "offset", 0, INT64_MAX, &file->request.offset, &error);
-	if (result == 0)
-		result = query_uint(call, "length", 1, INT64_MAX, &file->request.length, &error);
 	bool is_head = strcmp(http_request(call->exchange)->method, "HEAD") == 0;
 	if (is_head || (range && range_parse(range, &file->first, &file->last))) {
 		file->request.operation = FILE_STAT;
 		file->callbacks = &stat_callbacks;
 	}
-	file_begin(file, result, &error);
+	file_begin(file);
 }
 
 void file_get(struct call *call)
 {
-	file_get_begin(file_get_new(call));
+	struct file_call *file = file_get_new(call);
+	if (file_query(file))
+		file_get_begin(file);
 }

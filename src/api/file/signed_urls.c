@@ -102,30 +102,44 @@ static void sign_post(struct call *call)
 
 /* --- serving one --- */
 
+struct signed_query {
+	struct signed_url url;
+	const char *by, *signature;
+};
+
+/* The parser takes longer texts than a valid URL has: they are refused as any other that is not
+ * ours. */
+#define TEXT_OF(least, most)                                                                       \
+	.shape = "\"type\":\"string\",\"minLength\":" #least ",\"maxLength\":" #most
+
+static const struct field signed_query[] = {
+    {"path", FIELD_TEXT_AT(struct signed_query, url.path), FIELD_REQUIRED, 1, FILE_PATH_MAX},
+    {"user", FIELD_TEXT_AT(struct signed_query, url.user), .max = 255, TEXT_OF(0, 63)},
+    {"by", FIELD_TEXT_AT(struct signed_query, by), .max = 255, TEXT_OF(16, 16)},
+    {"signature", FIELD_TEXT_AT(struct signed_query, signature), FIELD_REQUIRED, 1, 511,
+     TEXT_OF(43, 43)},
+    {"max_bytes", FIELD_UINT_AT(struct signed_query, url.max_bytes), .min = 1},
+    {"expires", FIELD_UINT_AT(struct signed_query, url.expires), FIELD_REQUIRED_TOLD, .min = 1},
+    {0},
+};
+
 /* Everything of the URL, checked; -1 with an error. Then the call is its maker's. */
-static int admit(struct call *call, bool write, char path[GUEST_PATH_MAX], struct signed_url *url,
-		 struct error *error)
+static int admit(struct call *call, bool write, struct signed_url *url, struct error *error)
 {
-	/* Longer ones than there are: to be refused as every other that is not ours. */
-	char user[256] = "", by[256] = "", signature[512] = "";
+	struct signed_query query = {.url = {.write = write, .user = ""}};
 	struct sandbox *sandbox;
-	*url = (struct signed_url){.write = write, .path = path, .user = user};
-	if (query_text(call, "path", path, GUEST_PATH_MAX, true, error) < 0 ||
-	    query_text(call, "user", user, sizeof(user), false, error) < 0 ||
-	    query_text(call, "by", by, sizeof(by), false, error) < 0 ||
-	    query_text(call, "signature", signature, sizeof(signature), true, error) < 0 ||
-	    query_uint(call, "max_bytes", 1, INT64_MAX, &url->max_bytes, error) < 0 ||
-	    query_uint(call, "expires", 1, INT64_MAX, &url->expires, error) < 0)
+	if (call_query(call, &query, error) < 0)
 		return -1;
+	*url = query.url;
 	if (id_parse(call->parameters[0], &url->sandbox) < 0 ||
-	    (by[0] && id_parse(by, &url->token) < 0))
+	    (query.by && id_parse(query.by, &url->token) < 0))
 		return error_set(error, ERROR_URL_INVALID, "this URL is not valid");
-	if (signed_url_check(call->core, url, signature, &call->principal, &sandbox, error) < 0)
+	if (signed_url_check(call->core, url, query.signature, &call->principal, &sandbox, error) <
+	    0)
 		return -1;
 	call->sandbox = sandbox->row.id;
 	/* What is still under way then ends with the URL, or with its maker's token. */
 	call_watch_token(call, (int64_t)MIN(url->expires, INT64_MAX / NSEC_PER_SEC) * NSEC_PER_SEC);
-	url->user = "";
 	return 0;
 }
 
@@ -142,15 +156,14 @@ static void download_name(const char *path, char *text, size_t size)
 
 static void signed_get(struct call *call)
 {
-	char path[GUEST_PATH_MAX];
 	struct signed_url url;
 	struct error error;
-	if (admit(call, false, path, &url, &error) < 0) {
+	if (admit(call, false, &url, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	struct file_call *file = file_get_new(call);
-	download_name(path, file->disposition, sizeof(file->disposition));
+	download_name(url.path, file->disposition, sizeof(file->disposition));
 	const struct http_header safe[] = {
 	    {"Content-Disposition", file->disposition},
 	    {"X-Content-Type-Options", "nosniff"},
@@ -161,25 +174,32 @@ static void signed_get(struct call *call)
 	for (size_t i = 0; i < ARRAY_SIZE(safe); i++)
 		file->headers[file->header_count++] = safe[i];
 	file->only_file = true;
-	file_get_begin(file);
+	file->path = url.path;
+	file->user = url.user;
+	if (file_query_take(file))
+		file_get_begin(file);
 }
 
 static void signed_put(struct call *call)
 {
-	char path[GUEST_PATH_MAX];
 	struct signed_url url;
 	struct error error;
-	if (admit(call, true, path, &url, &error) < 0)
+	if (admit(call, true, &url, &error) < 0) {
 		reply_error(call, &error);
-	else
-		file_put_within(call, url.max_bytes);
+		return;
+	}
+	struct file_call *file = file_put_new(call);
+	file->path = url.path;
+	file->user = url.user;
+	file->request.flags = FILE_PARENTS;
+	file->body_max = url.max_bytes;
+	if (file_query_take(file))
+		file_put_begin(file);
 }
 
 const struct route signed_routes[] = {
     {"POST", SB "/files/sign", READ, ROUTE_SANDBOX | ROUTE_JSON, sign_post, .body = sign_fields},
-    {"GET", "/v1/signed/{sandbox}", READ, ROUTE_OPEN, signed_get,
-     "path,user,by,expires,max_bytes,signature"},
-    {"PUT", "/v1/signed/{sandbox}", WRITE, ROUTE_OPEN, signed_put,
-     "path,user,by,expires,max_bytes,signature"},
+    {"GET", "/v1/signed/{sandbox}", READ, ROUTE_OPEN, signed_get, signed_query},
+    {"PUT", "/v1/signed/{sandbox}", WRITE, ROUTE_OPEN, signed_put, signed_query},
     {0},
 };

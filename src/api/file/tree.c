@@ -9,10 +9,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-#define LIST_LIMIT_DEFAULT 10000
-#define LIST_LIMIT_MAX GLOB_RESULTS_MAX
-#define GREP_LIMIT_DEFAULT 1000
-
 static const char *type_name(char type)
 {
 	switch (type) {
@@ -83,13 +79,12 @@ void file_stat_get(struct call *call)
 void file_stat_begin(struct call *call, bool follow)
 {
 	struct file_call *file = file_call_new(call, FILE_STAT, &stat_callbacks);
-	struct error error;
-	int result = file_query(file, true, &error);
-	if (result == 0)
-		result = query_flag(call, "follow", &follow, &error);
-	if (!follow)
+	file->follow = follow;
+	if (!file_query(file))
+		return;
+	if (!file->follow)
 		file->request.flags |= FILE_NO_FOLLOW;
-	file_begin(file, result, &error);
+	file_begin(file);
 }
 
 /* --- readlink --- */
@@ -113,9 +108,8 @@ static const struct file_callbacks readlink_callbacks = {.on_done = readlink_don
 void file_readlink_get(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_READLINK, &readlink_callbacks);
-	struct error error;
-	int result = file_query(file, true, &error);
-	file_begin(file, result, &error);
+	if (file_query(file))
+		file_begin(file);
 }
 
 /* --- what list, glob and grep share: records in DATA, counts in RESULT --- */
@@ -204,7 +198,7 @@ const struct file_callbacks file_list_callbacks = {.on_data = records_data, .on_
 void file_list_open(struct file_call *file)
 {
 	if (file->request.limit == 0)
-		file->request.limit = LIST_LIMIT_DEFAULT;
+		file->request.limit = FILE_LIST_DEFAULT;
 	put_object(&file->writer, NULL);
 	put_path(file);
 	put_array(&file->writer, "entries");
@@ -213,51 +207,28 @@ void file_list_open(struct file_call *file)
 void file_list_get(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_LIST, &file_list_callbacks);
-	uint64_t limit = LIST_LIMIT_DEFAULT;
-	struct error error;
-	int result = file_query(file, false, &error);
-	if (result == 0)
-		result = query_uint(call, "limit", 1, LIST_LIMIT_MAX, &limit, &error);
-	if (file->path[0] == '\0')
-		file->request.path = bytes_of("/workspace");
-	file->request.limit = (uint32_t)limit;
+	if (!file_query(file))
+		return;
 	file_list_open(file);
-	file_begin(file, result, &error);
+	file_begin(file);
 }
 
 /* --- glob --- */
 
-static const struct file_callbacks glob_callbacks = {.on_data = records_data, .on_done = list_done};
-
-/* Where a search begins when the client does not say. */
-static int search_query(struct file_call *file, struct error *error)
+static void search_begin(struct call *call, enum file_operation operation,
+			 const struct file_callbacks *callbacks, const char *found)
 {
-	if (file_query(file, false, error) < 0 ||
-	    query_text(file->call, "pattern", file->pattern, sizeof(file->pattern), true, error) <
-		0)
-		return -1;
-	if (file->path[0] == '\0')
-		file->request.path = bytes_of("/workspace");
-	file->request.pattern = bytes_of(file->pattern);
-	return 0;
+	struct file_call *file = file_call_new(call, operation, callbacks);
+	if (!file_query(file))
+		return;
+	put_object(&file->writer, NULL);
+	put_array(&file->writer, found);
+	file_begin(file);
 }
 
 void file_glob_get(struct call *call)
 {
-	struct file_call *file = file_call_new(call, FILE_GLOB, &glob_callbacks);
-	uint64_t limit = LIST_LIMIT_DEFAULT;
-	bool hidden = false;
-	struct error error;
-	int result = search_query(file, &error);
-	if (result == 0)
-		result = query_uint(call, "limit", 1, GLOB_RESULTS_MAX, &limit, &error);
-	if (result == 0)
-		result = query_flag(call, "hidden", &hidden, &error);
-	file->request.limit = (uint32_t)limit;
-	file->request.flags = hidden ? FILE_HIDDEN : 0;
-	put_object(&file->writer, NULL);
-	put_array(&file->writer, "paths");
-	file_begin(file, result, &error);
+	search_begin(call, FILE_GLOB, &file_list_callbacks, "paths");
 }
 
 /* --- grep --- */
@@ -281,23 +252,5 @@ static const struct file_callbacks grep_callbacks = {.on_data = records_data, .o
 
 void file_grep_get(struct call *call)
 {
-	struct file_call *file = file_call_new(call, FILE_GREP, &grep_callbacks);
-	uint64_t limit = GREP_LIMIT_DEFAULT;
-	bool regex = false, ignore_case = false;
-	struct error error;
-	int result = search_query(file, &error);
-	if (result == 0)
-		result = query_uint(call, "limit", 1, GREP_MATCHES_MAX, &limit, &error);
-	if (result == 0)
-		result = query_flag(call, "regex", &regex, &error);
-	if (result == 0)
-		result = query_flag(call, "ignore_case", &ignore_case, &error);
-	if (result == 0)
-		result = query_text(call, "glob", file->glob, sizeof(file->glob), false, &error);
-	file->request.limit = (uint32_t)limit;
-	file->request.flags = (regex ? FILE_REGEX : 0) | (ignore_case ? FILE_IGNORE_CASE : 0);
-	file->request.path2 = bytes_of(file->glob);
-	put_object(&file->writer, NULL);
-	put_array(&file->writer, "matches");
-	file_begin(file, result, &error);
+	search_begin(call, FILE_GREP, &grep_callbacks, "matches");
 }

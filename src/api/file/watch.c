@@ -128,13 +128,8 @@ static const struct file_callbacks watch_callbacks = {.on_data = watch_data, .on
 void file_watch_get(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_WATCH, &watch_callbacks);
-	bool recursive = false;
-	struct error error;
 	call->on_gone = watch_gone;
 	call->stream.on_drain = watch_drain;
-	int result = file_query(file, true, &error);
-	if (result == 0)
-		result = query_flag(call, "recursive", &recursive, &error);
-	file->request.flags = recursive ? FILE_RECURSIVE : 0;
-	file_begin(file, result, &error);
+	if (file_query(file))
+		file_begin(file);
 }

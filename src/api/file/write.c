@@ -145,50 +145,33 @@ static void set_flags(struct file_call *file, bool append, bool parents, bool no
 	file->request.flags = (parents ? FILE_PARENTS : 0) | (no_replace ? FILE_NO_REPLACE : 0);
 }
 
-static struct file_call *put_new(struct call *call)
+struct file_call *file_put_new(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_WRITE, &write_callbacks);
 	file->left = BUFFER(LEFT_MAX);
 	return file;
 }
 
+void file_put_begin(struct file_call *file)
+{
+	call_ready(file->call, put_start);
+}
+
 void file_put(struct call *call)
 {
-	struct file_call *file = put_new(call);
-	bool append = false, parents = false, no_replace = false;
-	char mode[8] = "";
+	struct file_call *file = file_put_new(call);
 	struct error error;
-	if (file_query(file, true, &error) < 0 ||
-	    query_text(call, "mode", mode, sizeof(mode), false, &error) < 0 ||
-	    (mode[0] && file_mode(file, mode, &error) < 0) ||
-	    query_uint(call, "mtime_ns", 1, INT64_MAX, &file->request.offset, &error) < 0 ||
-	    query_flag(call, "append", &append, &error) < 0 ||
-	    query_flag(call, "parents", &parents, &error) < 0 ||
-	    query_flag(call, "no_replace", &no_replace, &error) < 0) {
-		reply_error(call, &error);
+	if (!file_query(file))
 		return;
-	}
-	if (append && file->request.offset > 0) {
+	if (file->append && file->request.offset > 0) {
 		error_set(&error, ERROR_INVALID,
 			  "`mtime_ns` is for a whole file, not for `append`");
 		reply_error(call, &error);
 		return;
 	}
-	set_flags(file, append, parents, no_replace);
-	call_ready(call, put_start);
-}
-
-void file_put_within(struct call *call, uint64_t maximum)
-{
-	struct file_call *file = put_new(call);
-	struct error error;
-	if (file_query(file, true, &error) < 0) {
-		reply_error(call, &error);
-		return;
-	}
-	set_flags(file, false, true, false);
-	file->body_max = maximum;
-	call_ready(call, put_start);
+	if (file->append)
+		file->request.operation = FILE_APPEND;
+	file_put_begin(file);
 }
 
 /* --- the same, as JSON --- */

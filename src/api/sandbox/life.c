@@ -48,17 +48,27 @@ static void wait_ended(struct call *call, enum wait_for what, const struct error
 	reply_error(call, &error);
 }
 
+struct wait_query {
+	const char *what;
+	uint32_t seconds;
+};
+
+const struct field sandbox_wait_query[] = {
+    {"for", FIELD_TEXT_AT(struct wait_query, what), FIELD_WORDS_TOLD, 1, 15,
+     .words = "running,stopped,paused,ended,idle", .fallback_text = "running"},
+    {"timeout_seconds", FIELD_UINT_AT(struct wait_query, seconds), .max = WAIT_SECONDS_MAX,
+     .fallback = WAIT_SECONDS_DEFAULT},
+    {0},
+};
+
 void sandbox_wait_call(struct call *call)
 {
-	char text[16] = "running";
-	uint64_t seconds = WAIT_SECONDS_DEFAULT;
+	struct wait_query query = {0};
 	enum wait_for what = WAIT_RUNNING;
 	struct sandbox *sandbox;
 	struct sandbox_wait *wait;
 	struct error error;
-	if (query_text(call, "for", text, sizeof(text), false, &error) < 0 ||
-	    query_uint(call, "timeout_seconds", 0, WAIT_SECONDS_MAX, &seconds, &error) < 0 ||
-	    wait_for_parse(text, &what, &error) < 0) {
+	if (call_query(call, &query, &error) < 0 || wait_for_parse(query.what, &what, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -67,7 +77,7 @@ void sandbox_wait_call(struct call *call)
 		return;
 	}
 	call->on_gone = wait_gone;
-	if (sandbox_wait(sandbox, what, (uint32_t)seconds * 1000, waited, call, &wait, &error) < 0)
+	if (sandbox_wait(sandbox, what, query.seconds * 1000, waited, call, &wait, &error) < 0)
 		reply_error(call, &error);
 	else
 		call->state = wait;

@@ -9,7 +9,6 @@
 #include "api/sandbox/sandboxes.h"
 #include "base/text.h"
 #include "core/sandbox/labels.h"
-#include "edge/query.h"
 
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
@@ -19,8 +18,9 @@
 struct listing {
 	struct call *call;
 	struct json_writer writer;
+	/* Of the query; NULL: not given. */
+	const char *state_name, *status, *name, *prefix, *after;
 	uint32_t state; /* enum sandbox_state; 0 = any */
-	char name[NAME_MAX_LENGTH + 1], prefix[NAME_MAX_LENGTH + 1];
 	struct query_pairs labels, metadata;
 	bool all;
 	uint64_t limit;
@@ -31,10 +31,29 @@ struct listing {
 	bool more;
 };
 
+const struct field sandboxes_query[] = {
+    {"state", FIELD_TEXT_AT(struct listing, state_name), FIELD_WORDS_TOLD, .max = 15,
+     .words = SANDBOX_STATE_NAMES},
+    {"status", FIELD_TEXT_AT(struct listing, status), FIELD_WORDS_TOLD, .max = 15,
+     .words = SANDBOX_STATE_NAMES},
+    {"name", FIELD_TEXT_AT(struct listing, name), .max = NAME_MAX_LENGTH},
+    {"name_prefix", FIELD_TEXT_AT(struct listing, prefix), .max = NAME_MAX_LENGTH},
+    {"all", FIELD_BOOL_AT(struct listing, all)},
+    {"limit", FIELD_UINT_AT(struct listing, limit), .min = 1, .max = LIST_MAX,
+     .fallback = LIST_DEFAULT},
+    {"cursor", FIELD_TEXT_AT(struct listing, after), .max = CURSOR_MAX - 1,
+     .shape = "\"type\":\"string\",\"pattern\":\"^[1-9][0-9]*-[a-z][a-z0-9]{15}$\""},
+    {"label", FIELD_QUERY_PAIRS_AT(struct listing, labels),
+     .shape = "\"type\":\"string\",\"pattern\":\"^[^=]+=\",\"maxLength\":511"},
+    {"metadata", FIELD_QUERY_PAIRS_AT(struct listing, metadata),
+     .shape = "\"type\":\"string\",\"pattern\":\"^(?!secret\\\\.)[^=]+=\",\"maxLength\":511"},
+    {0},
+};
+
 /* What only the row itself can tell; the store has chosen by state and name. */
 static bool wanted(const struct listing *listing, const struct sandbox_row *row)
 {
-	if (listing->prefix[0] && (!row->name || !text_starts(row->name, listing->prefix)))
+	if (listing->prefix && (!row->name || !text_starts(row->name, listing->prefix)))
 		return false;
 	return packed_has(row->labels, row->labels_size, listing->labels.pairs,
 			  listing->labels.count) &&
@@ -44,7 +63,7 @@ static bool wanted(const struct listing *listing, const struct sandbox_row *row)
 
 static bool filtered(const struct listing *listing)
 {
-	return listing->prefix[0] || listing->labels.count > 0 || listing->metadata.count > 0;
+	return listing->prefix || listing->labels.count > 0 || listing->metadata.count > 0;
 }
 
 /* Newest first. The cursor is when the last one looked at was made, and its id: it stays true when
@@ -69,9 +88,11 @@ static bool list_one(void *data, const struct sandbox_row *row)
 	return true;
 }
 
-static int cursor_parse(struct listing *listing, char *text, struct error *error)
+static int cursor_parse(struct listing *listing, struct error *error)
 {
+	char text[CURSOR_MAX];
 	uint64_t wall;
+	snprintf(text, sizeof(text), "%s", listing->after);
 	char *id = strchr(text, '-');
 	if (id)
 		*id++ = '\0';
@@ -101,10 +122,10 @@ int sandbox_state_parse(const char *text, enum sandbox_state *ret_state, struct 
 			 names);
 }
 
-static int pairs_parse(struct call *call, struct listing *listing, struct error *error)
+static int list_parse(struct listing *listing, struct error *error)
 {
-	if (query_pairs(call, "label", &listing->labels, error) < 0 ||
-	    query_pairs(call, "metadata", &listing->metadata, error) < 0)
+	enum sandbox_state number = 0;
+	if (call_query(listing->call, listing, error) < 0)
 		return -1;
 	/* Whoever could filter by a secret could guess it. */
 	for (size_t i = 0; i < listing->metadata.count; i++)
@@ -112,30 +133,14 @@ static int pairs_parse(struct call *call, struct listing *listing, struct error 
 			return error_set(
 			    error, ERROR_INVALID,
 			    "query parameter `metadata`: `secret.` keys are write-only");
-	return 0;
-}
-
-static int list_parse(struct call *call, struct listing *listing, struct error *error)
-{
-	char state[16] = "", status[16] = "", cursor[CURSOR_MAX] = "";
-	enum sandbox_state number = 0;
-	if (query_text(call, "state", state, sizeof(state), false, error) < 0 ||
-	    query_text(call, "status", status, sizeof(status), false, error) < 0 ||
-	    query_text(call, "name", listing->name, sizeof(listing->name), false, error) < 0 ||
-	    query_text(call, "name_prefix", listing->prefix, sizeof(listing->prefix), false,
-		       error) < 0 ||
-	    query_flag(call, "all", &listing->all, error) < 0 ||
-	    query_uint(call, "limit", 1, LIST_MAX, &listing->limit, error) < 0 ||
-	    query_text(call, "cursor", cursor, sizeof(cursor), false, error) < 0 ||
-	    pairs_parse(call, listing, error) < 0)
-		return -1;
-	if (state[0] && status[0])
+	const char *state = listing->state_name ? listing->state_name : listing->status;
+	if (listing->state_name && listing->status)
 		return error_set(error, ERROR_INVALID, "`state` and `status` are the same");
-	if ((state[0] || status[0]) &&
-	    sandbox_state_parse(state[0] ? state : status, &number, error) < 0)
-		return error_prepend(error, "query parameter `%s`", state[0] ? "state" : "status");
+	if (state && sandbox_state_parse(state, &number, error) < 0)
+		return error_prepend(error, "query parameter `%s`",
+				     listing->status ? "status" : "state");
 	listing->state = (uint32_t)number;
-	return cursor[0] ? cursor_parse(listing, cursor, error) : 0;
+	return listing->after ? cursor_parse(listing, error) : 0;
 }
 
 /* A token for one sandbox sees that one alone. */
@@ -149,7 +154,7 @@ static void list_bound(struct listing *listing)
 		return;
 	bool right = (row.state != SANDBOX_ENDED || listing->all) &&
 		     (!listing->state || row.state == listing->state) &&
-		     (!listing->name[0] || (row.name && strcmp(row.name, listing->name) == 0));
+		     (!listing->name || (row.name && strcmp(row.name, listing->name) == 0));
 	if (right && listing->before_wall == 0)
 		list_one(listing, &row);
 	sandbox_row_done(&row);
@@ -167,7 +172,7 @@ static int list_page(struct listing *listing, struct error *error)
 	const struct sandbox_page page = {.live_only = !listing->all,
 					  .state = listing->state,
 					  .limit = limit + 1,
-					  .name = listing->name[0] ? listing->name : NULL,
+					  .name = listing->name,
 					  .before_wall = listing->before_wall,
 					  .before = listing->before};
 	return sandbox_page(call->core, call->principal.workspace, &page, list_one, listing, error);
@@ -175,9 +180,9 @@ static int list_page(struct listing *listing, struct error *error)
 
 void sandboxes_get(struct call *call)
 {
-	struct listing listing = {.call = call, .limit = LIST_DEFAULT};
+	struct listing listing = {.call = call};
 	struct error error;
-	if (list_parse(call, &listing, &error) < 0) {
+	if (list_parse(&listing, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

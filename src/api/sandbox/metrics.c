@@ -125,19 +125,22 @@ static void counted(void *data, const struct error *error)
 	call_release(call);
 }
 
+static const struct field metrics_query[] = {
+    {"samples", FIELD_UINT_AT(struct asked, samples), .min = 1, .max = SAMPLES_MAX},
+    {"interval_ms", FIELD_UINT_AT(struct asked, interval_ms), .min = SAMPLE_INTERVAL_MS,
+     .max = (uint64_t)SAMPLES_MAX * SAMPLE_INTERVAL_MS, .fallback = SAMPLE_INTERVAL_MS},
+    {0},
+};
+
 static void sandbox_metrics_get(struct call *call)
 {
 	struct error error;
 	struct asked *asked = calloc(1, sizeof(*asked));
 	if (!asked)
 		abort();
-	asked->interval_ms = SAMPLE_INTERVAL_MS;
 	call->state = asked;
 	call->state_free = free;
-	if (query_uint(call, "samples", 1, SAMPLES_MAX, &asked->samples, &error) < 0 ||
-	    query_uint(call, "interval_ms", SAMPLE_INTERVAL_MS,
-		       (uint64_t)SAMPLES_MAX * SAMPLE_INTERVAL_MS, &asked->interval_ms,
-		       &error) < 0) {
+	if (call_query(call, asked, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -194,7 +197,7 @@ static void metrics_get(struct call *call)
 }
 
 const struct route metrics_routes[] = {
-    {"GET", SB "/metrics", READ, ROUTE_SANDBOX, sandbox_metrics_get, "samples,interval_ms"},
+    {"GET", SB "/metrics", READ, ROUTE_SANDBOX, sandbox_metrics_get, metrics_query},
     {"GET", "/v1/metrics", READ, 0, metrics_get},
     {0},
 };

@@ -29,6 +29,7 @@ void sandbox_lifecycle_get(struct call *call);
 void sandbox_lifecycle_patch(struct call *call);
 void sandboxes_bulk_post(struct call *call);
 
+extern const struct field sandboxes_query[], sandbox_wait_query[];
 /* What their bodies hold. */
 extern const struct field sandbox_lifecycle_fields[], sandbox_drain_fields[],
     sandbox_start_fields[], sandboxes_bulk_fields[];

@@ -316,32 +316,45 @@ static int dialect_unknown(const char *name, struct error *error)
 			 buffer_text(&names));
 }
 
+struct lines_query {
+	const char *toolsets, *dialect, *connection;
+	bool read_only, ephemeral;
+};
+
+const struct field lines_query[] = {
+    {"toolsets", FIELD_TEXT_AT(struct lines_query, toolsets), .max = 255},
+    {"dialect", FIELD_TEXT_AT(struct lines_query, dialect), .max = 31},
+    {"connection", FIELD_TEXT_AT(struct lines_query, connection), .max = ID_LENGTH},
+    {"readonly", FIELD_BOOL_AT(struct lines_query, read_only)},
+    {"ephemeral", FIELD_BOOL_AT(struct lines_query, ephemeral)},
+    {0},
+};
+
 static int read_view(struct call *call, struct mcp_server *server, struct mcp_view *view,
 		     struct error *error)
 {
-	char toolsets[256] = "", dialect[32] = "", connection[ID_LENGTH + 1] = "";
+	struct lines_query query = {0};
 	view->face = mcp_home_face;
 	view->toolsets = TOOLSET_DEFAULT;
 	view->block_seconds = server->core->config.mcp_block_seconds;
 	call_server_url(call, view->base);
-	if (query_text(call, "toolsets", toolsets, sizeof(toolsets), false, error) < 0 ||
-	    query_text(call, "dialect", dialect, sizeof(dialect), false, error) < 0 ||
-	    query_text(call, "connection", connection, sizeof(connection), false, error) < 0 ||
-	    query_flag(call, "readonly", &view->read_only, error) < 0 ||
-	    query_flag(call, "ephemeral", &view->ephemeral, error) < 0 ||
-	    (toolsets[0] && toolsets_parse(toolsets, &view->toolsets, error) < 0))
+	if (call_query(call, &query, error) < 0 ||
+	    (query.toolsets && toolsets_parse(query.toolsets, &view->toolsets, error) < 0))
 		return -1;
-	if (dialect[0] && toolsets[0])
+	view->read_only = query.read_only;
+	view->ephemeral = query.ephemeral;
+	if (query.dialect && query.toolsets)
 		return error_set(error, ERROR_INVALID,
 				 "`toolsets` are of the usual tools: a dialect has one set");
-	if (dialect[0])
-		view->face = face_by_name(dialect);
+	if (query.dialect)
+		view->face = face_by_name(query.dialect);
 	if (!view->face)
-		return dialect_unknown(dialect, error);
+		return dialect_unknown(query.dialect, error);
 	/* It deletes what was made through it. */
 	if (view->ephemeral && token_admit(&call->principal, SCOPE_WRITE, false, error) < 0)
 		return -1;
-	if (view->ephemeral && id_parse(connection, &view->connection) < 0)
+	if (view->ephemeral &&
+	    (!query.connection || id_parse(query.connection, &view->connection) < 0))
 		return error_set(error, ERROR_INVALID, "`ephemeral` needs the id of a connection");
 	return token_admit(&call->principal, view->face->scope, false, error);
 }

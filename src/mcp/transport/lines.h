@@ -7,7 +7,7 @@
 #include "edge/call.h"
 #include "proto/mcp_lines.h"
 
-#define LINES_QUERY "toolsets,readonly,dialect,ephemeral,connection"
+extern const struct field lines_query[];
 
 struct mcp_server;
 
