@@ -154,7 +154,8 @@ static void workspace_budgets_delete(struct call *call)
 	if (result == 0)
 		result = call_query(call, &asked, &error);
 	if (result == 0 && (*asked.what || *asked.period))
-		result = budget_kind_parse(asked.what, asked.period, &what_number, &period_number, &error);
+		result = budget_kind_parse(asked.what, asked.period, &what_number, &period_number,
+					   &error);
 	if (result == 0)
 		result = budget_remove(core, workspace_get(core, call->parameters[0]), what_number,
 				       period_number, &error);
