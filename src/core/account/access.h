@@ -58,7 +58,7 @@ NODISCARD int exec_page(struct sandbox *sandbox, uint64_t below_key, bool intern
  * -1. */
 NODISCARD int exec_key(struct core *core, const struct id *sandbox, const struct id *exec,
 		       uint64_t *ret_key, struct error *error);
-/* Does the exec belong to one of the sandboxes that ended last? 1: ret_id is that sandbox; 0;
+/* Does the exec belong to one of the sandboxes that ended last? 1: *ret_sandbox is that sandbox; 0;
  * -1. */
 NODISCARD int exec_find_ended(struct core *core, const struct principal *principal,
 			      const struct id *exec, struct id *ret_sandbox, struct error *error);
