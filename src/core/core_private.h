@@ -248,7 +248,7 @@ NODISCARD int spec_check(struct core *core, const struct principal *principal,
 NODISCARD int limits_check_change(const struct config *config, const struct limits *asked,
 				  struct error *error);
 NODISCARD int timeout_check(const struct config *config, uint32_t seconds, struct error *error);
-/* 0 (none) if every time-out is allowed. */
+/* 0 (none) if a sandbox may have no time-out. */
 uint32_t timeout_longest(const struct config *config);
 /* The tier for `auto` on this host; TIER_AUTO where no tier works. */
 enum tier tier_automatic(const struct core *core);

@@ -193,7 +193,7 @@ int64_t counters_tend(struct core *core, int64_t now)
 {
 	struct core_private *private = core->private;
 	struct error error;
-#ifdef CAISSON_FAULT_POINTS /* a test counts the processes at each point */
+#ifdef CAISSON_FAULT_POINTS /* tests count the passes of each fault point */
 	return INT64_MAX;
 #endif
 	/* A change of state wakes the timers: nothing is requested while no sandbox runs. */

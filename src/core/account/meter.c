@@ -206,8 +206,7 @@ void meter_changed(struct sandbox *sandbox, enum sandbox_state from)
 		return;
 	count(sandbox, before, clock_boot(), 0, meter->memory);
 	if (from == SANDBOX_STARTING && now == COUNTS_ALIVE)
-		meter_booted(
-		    sandbox); /* written with the row, so that the next daemon knows it too */
+		meter_booted(sandbox); /* written with the row, also for the next daemon */
 	/* A paused sandbox's memory may change, so the old sample is invalid after a resume. */
 	if (before == COUNTS_ALIVE && now == COUNTS_PAUSED)
 		meter->memory_known = false;

@@ -79,8 +79,7 @@ static int maker(struct core *core, const struct signed_url *url, const char *wo
 		return invalid(error, "this URL is not valid");
 	if (!id_is_set(&url->token)) {
 		principal->scopes = SCOPE_READ | SCOPE_WRITE;
-		principal->uid =
-		    geteuid(); /* a local peer that needs no token has the daemon's own rights */
+		principal->uid = geteuid(); /* a local peer without a token has our rights */
 		return 0;
 	}
 	int found = store_token_by_id(core->store, &url->token, &row, error);
