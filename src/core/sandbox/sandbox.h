@@ -6,14 +6,14 @@
  *                  └─────> deleting ─> ended          (deleting from every state,
  *                                                      stopping from paused too)
  *
- * running -> stopped happens by itself when the processes end (host reboot, init killed) and its
- * files are there. `ended` is the tombstone. A transition is written to the store before its effect
- * is begun; core_start() finishes or undoes what a crash left in a state that ends in -ing.
+ * running -> stopped also happens when the processes end unexpectedly (host reboot, init killed)
+ * and its files exist. `ended` is the tombstone. A transition is written to the store before its
+ * effect is begun; core_start() finishes or undoes what a crash left in a state that ends in -ing.
  *
  * timeout_seconds is absolute: at its deadline a sandbox is deleted, files included, whether it
- * runs or is stopped (stopping one saves its processes, not its place on the disk). For a paused
- * one no time passes: it is never deleted by its timer, and when it leaves pausing, paused or
- * resuming, to whatever state, its deadline has moved by as long as it was in them. */
+ * runs or is stopped (stopping one saves its processes, not its place on the disk). While it is
+ * paused, its time-out stands still: no timer deletes it, and when it leaves pausing, paused or
+ * resuming, its deadline moves by the time that it spent in these states. */
 #pragma once
 
 #include <stdbool.h>
@@ -167,9 +167,9 @@ NODISCARD int sandbox_wait(struct sandbox *sandbox, enum wait_for what, uint32_t
 /* done will not be called. */
 void sandbox_wait_cancel(struct sandbox_wait *wait);
 
-/* It takes no new commands from now on. When those that run have ended, or the time is over, it is
- * stopped or, with then_delete, deleted, and done is called. A restarted daemon continues a drain.
- */
+/* Refuses new commands from now on. When the running ones have ended, or the time is over, it is
+ * stopped or, with then_delete, deleted, and done is called. A restarted daemon continues a
+ * drain. */
 NODISCARD int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
 			    uint32_t timeout_seconds, bool then_delete, SANDBOX_DONE,
 			    struct error *error);

@@ -10,8 +10,8 @@
 #include "core/core_private.h"
 #include "core/sandbox/create_queue.h"
 
-/* While it is pausing, paused or resuming, no time passes for its deadline: leaving these states,
- * in whatever way, moves the deadline by as long as it was in them. */
+/* While it is pausing, paused or resuming, no time passes for its deadline: leaving these states
+ * moves the deadline by the time that it spent in them. */
 static void row_set_state(struct sandbox_row *row, enum sandbox_state state)
 {
 	int64_t now = clock_wall();

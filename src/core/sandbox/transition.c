@@ -1,5 +1,5 @@
 /* Stop, start, pause, resume, and making a sandbox ready for work. Each transition writes the row,
- * then asks the spawner; the answer ends it. A wish for a transition that is under way waits for
+ * then asks the spawner; the answer ends it. A request for a transition that is under way waits for
  * the same end. Called by the edges; blocks for the store only. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void pause_finish(struct sandbox *sandbox)
 	waiters_finish(&sandbox->life->transition.waiters, NULL);
 }
 
-/* Writes the state of the transition that is wished for; `done` waits for its end. */
+/* Writes the state of the requested transition; `done` waits for its end. */
 static int transition_begin(struct sandbox *sandbox, const struct principal *principal,
 			    enum sandbox_event wish, SANDBOX_DONE, struct error *error)
 {
@@ -76,7 +76,7 @@ static int transition_begin_asking(struct sandbox *sandbox, const struct princip
 	return -1;
 }
 
-/* What a wish comes to. 1: the caller begins the transition; 0: `done` will be called; -1: it is
+/* Decides about a request. 1: the caller begins the transition; 0: `done` will be called; -1: it is
  * refused. */
 static int wish_grant(struct sandbox *sandbox, const struct principal *principal,
 		      enum sandbox_event wish, SANDBOX_DONE, struct error *error)
@@ -91,7 +91,7 @@ static int wish_grant(struct sandbox *sandbox, const struct principal *principal
 		return sandbox_ready(sandbox, principal, true, done, data, error);
 	if (action != SANDBOX_ACTION_DONE && action != SANDBOX_ACTION_JOIN)
 		return 1;
-	/* A pause also tells what the host got back: wait for that. */
+	/* The answer to a pause says how much memory was reclaimed: wait for that. */
 	if (action == SANDBOX_ACTION_JOIN || sandbox->life->transition.asked)
 		return waiter_add(sandbox, &sandbox->life->transition.waiters, done, data, 0, false,
 				  error);
@@ -362,7 +362,7 @@ static int sandbox_asleep_error(const struct sandbox *sandbox, struct error *err
 	    stopped ? "start" : "resume");
 }
 
-/* If one of the waiters may wake it, all of them get what they wait for; else none does. */
+/* If one of the waiters may wake it, all of them get the running sandbox; else none does. */
 static void ready_wake_or_fail(struct sandbox *sandbox)
 {
 	struct error error;
@@ -448,7 +448,7 @@ int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bo
 		activity_woken_by(sandbox, principal);
 	if (sandbox->row.state == SANDBOX_PAUSING)
 		pause_take_back(sandbox);
-	/* These states begin something; a later turn of the loop tells a failure. */
+	/* These states begin a transition; a failure is reported in a later turn of the loop. */
 	if (sandbox->row.state == SANDBOX_PAUSED || sandbox->row.state == SANDBOX_STOPPED)
 		sandbox_later(sandbox, ready_settle);
 	return 0;

@@ -1,12 +1,12 @@
 /* A sandbox's transition from state to state: the one under way, and the only way to the next.
  *
  * The table in state.h says what follows from an event. sandbox_step() writes the new state into
- * the sandbox's row; then the caller carries out the action. The row comes first, so that a daemon
- * that is started after a crash knows what may have been begun (core/reconcile.c).
+ * the sandbox's row; then the caller carries out the action. The row comes first, so that after a
+ * crash the next daemon knows which action may have begun (core/reconcile.c).
  *
- * A row that says what is under way (`pausing`) is followed by a request to the spawner; its answer
- * is the next event. An answer that comes after the sandbox has entered another state belongs to no
- * transition any more: struct sandbox_answer says so. */
+ * After writing a transient state (`pausing`), a request goes to the spawner; its answer is the
+ * next event. An answer that comes after the sandbox has entered another state does not belong to
+ * the current transition: struct sandbox_answer says so. */
 #pragma once
 
 #include "core/activity/activity.h"
@@ -37,14 +37,14 @@ NODISCARD int sandbox_step(struct sandbox *sandbox, enum sandbox_event event, st
 NODISCARD int sandbox_step_written(struct sandbox *sandbox, enum sandbox_event event,
 				   int (*write)(void *data, struct error *error), void *data,
 				   struct error *error);
-/* The same where there is no way back: a row that cannot be written is written later. */
+/* The same for a change that cannot be undone: a row that cannot be written is written later. */
 void sandbox_force_step(struct sandbox *sandbox, enum sandbox_event event);
-/* What would have to be done if the event happened now. */
+/* The action that would follow if the event happened now. */
 enum sandbox_action sandbox_action(const struct sandbox *sandbox, enum sandbox_event event);
 /* Writes what could not be written: its own row, those of its execs. */
 void sandbox_save_again(struct sandbox *sandbox);
 
-/* Asks the spawner about one sandbox. `done` gets the sandbox as it is then: NULL when it has gone,
+/* Asks the spawner about one sandbox. `done` gets the sandbox as it is then: NULL if it was freed,
  * `current` false when another transition has begun meanwhile. */
 struct sandbox_answer {
 	struct core *core;
