@@ -77,7 +77,7 @@ static bool parse_kind(struct mcp_request *request, const char *what, const char
 	return false;
 }
 
-/* Those that the workspace has, and the new one in its place. */
+/* The workspace's own budgets, with the new one replaced. */
 struct own_budgets {
 	struct budget_wish wishes[BUDGET_WHATS * PERIODS];
 	size_t count;

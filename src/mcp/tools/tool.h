@@ -1,5 +1,5 @@
-/* A tool: a row of a table, and a function. tools.c lists and calls them; the files tool_*.c and
- * dialects/ have the tables. */
+/* A tool: a row of a table, and a function. tools.c lists and calls them; the other files of this
+ * folder and dialects/ have the tables. */
 #pragma once
 
 #include "edge/fields.h"
@@ -14,22 +14,22 @@ enum tool_hint {
 	TOOL_REPEATABLE = 1 << 2, /* idempotentHint */
 	TOOL_OPEN_WORLD = 1 << 3, /* openWorldHint, where sandboxes have a network */
 	TOOL_TASK = 1 << 8,       /* becomes a task for clients that know tasks */
-	TOOL_TASK_ONLY = 1 << 9,  /* and is refused to others */
+	TOOL_TASK_ONLY = 1 << 9,  /* and other clients are refused */
 	TOOL_NO_HINTS = 1 << 10,  /* a dialect's: it is listed without annotations */
 	TOOL_UNBOUND = 1 << 11,   /* not for a token that is bound to one sandbox */
 };
 
-/* Can any sandbox have a network? All requests for one are refused yet (sandbox.c,
+/* Can any sandbox have a network? So far all requests for one are refused (sandbox.c,
  * api/sandbox/ask.c), so that no tool reaches the open world. */
 #define TOOL_NETWORK false
 
 struct mcp_tool {
 	const char *name, *title, *description; /* title NULL: not listed */
-	const struct field *fields;             /* what it takes */
-	const char *input;  /* of a dialect's, in place of `fields`: JSON schema, as it is listed */
-	const char *output; /* JSON schema of structuredContent, or NULL */
-	const char *meta;   /* JSON of _meta, or NULL */
-	const char *example; /* arguments of a good call, for errors; NULL: none is shown */
+	const struct field *fields;             /* its arguments */
+	const char *input;   /* for a dialect, instead of `fields`: the listed JSON schema */
+	const char *output;  /* JSON schema of structuredContent, or NULL */
+	const char *meta;    /* JSON of _meta, or NULL */
+	const char *example; /* arguments of a correct call, for errors; NULL: none */
 	enum scope scope;
 	uint32_t toolsets;
 	uint32_t hints;
@@ -47,18 +47,18 @@ void tools_put(struct mcp_request *request, struct json_writer *writer);
 /* Their names, with commas between them. */
 #define TOOLS_NAMES_MAX (4 * KIB)
 void tools_names(const struct mcp_request *request, struct buffer *to);
-/* The tool of that name as this request's view and principal have it; NULL: not known here.
- * ret_scope_missing: it is there, and the token may not use it. */
+/* The tool of that name in this request's view and for its principal; NULL: unknown here.
+ * ret_scope_missing: it exists, but the token may not use it. */
 const struct mcp_tool *tool_find(const struct mcp_request *request, const char *name,
 				 bool *ret_scope_missing);
 
-/* The arguments by the tool's own table, or by one on the stack; on failure the request is answered
- * (what was wrong, what is accepted, an example) and false comes back. */
+/* Reads the arguments by the tool's own table, or by one on the stack; on failure the request is
+ * answered (the mistake, what is accepted, an example) and the result is false. */
 bool tool_arguments(struct mcp_request *request, const json_t *arguments, void *into);
 bool tool_arguments_to(struct mcp_request *request, const json_t *arguments,
 		       const struct field_to *fields, size_t count);
 
-/* What takes a sandbox alone, whichever is meant (metrics.c). */
+/* The arguments of a tool that only takes a sandbox (metrics.c). */
 struct tool_sandbox {
 	const char *sandbox;
 };
