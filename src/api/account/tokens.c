@@ -1,5 +1,5 @@
-/* /v1/tokens, for the scope admin: make (shown once), list, revoke. Each is one short call of the
- * store. */
+/* /v1/tokens, for the scope admin: creates (shown once), lists, revokes tokens. Each is one short
+ * call of the store. */
 #include "api/routes.h"
 
 #include <string.h>
@@ -51,7 +51,7 @@ struct token_fields {
 	json_t *scopes;
 };
 
-/* What a workspace's name, a label and a life may be: token_create() says it. */
+/* The bounds of a workspace's name, a label and a life; token_create() checks them. */
 #define TEXT_63 "\"type\":\"string\",\"minLength\":1,\"maxLength\":63"
 
 static const struct field token_fields[] = {
@@ -78,7 +78,7 @@ static int parse(struct call *call, struct token_spec *spec, struct error *error
 		return error_prepend(error, "field `workspace`");
 	if (!spec->sandbox)
 		return 0;
-	/* By name or id, in the workspace that the token will be of. */
+	/* By name or id, in the workspace of the new token. */
 	struct principal owner = {.scopes = SCOPE_READ};
 	struct sandbox *sandbox;
 	if (text_copy(owner.workspace, sizeof(owner.workspace), spec->workspace) < 0 ||
@@ -107,7 +107,7 @@ static void token_post(struct call *call)
 	reply_json(call, 201, &writer);
 }
 
-/* A revoked one is good for nothing any more, not even for revoking it. */
+/* A revoked token is useless, so it is not listed, not even for revoking it. */
 static bool list_one(void *data, const struct token_row *row)
 {
 	if (row->revoked_wall == 0)

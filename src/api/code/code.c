@@ -1,6 +1,6 @@
 /* /v1/sandboxes/{sandbox}/code and .../contexts: runs code in a fresh interpreter or in a context,
- * makes, lists, restarts, interrupts and deletes contexts; and .../repl, the same with another
- * API's names and shapes. Everything waits through callbacks of core/code/code.h. */
+ * makes, lists, restarts, interrupts and deletes contexts; and .../repl, the same in another API's
+ * names and shapes. Everything waits through callbacks of core/code/code.h. */
 #include "api/code/code.h"
 
 #include <stdlib.h>
@@ -147,7 +147,7 @@ static int take_timeout(const struct shape *shape, uint32_t usual, struct code_s
 	if (ms > TIMEOUT_MAX_MS)
 		return error_set(error, ERROR_INVALID, "field `timeout_seconds` must be 0 to %u",
 				 (unsigned)(TIMEOUT_MAX_MS / 1000));
-	/* Not so short that it would mean none. */
+	/* At least 1, since 0 would mean none. */
 	spec->timeout_ms = ms > 0 && ms < 1 ? 1 : (uint32_t)ms;
 	return 0;
 }
@@ -191,7 +191,7 @@ static struct code_call *code_call_new(struct call *call, enum code_form form)
 	return code;
 }
 
-/* The body of everything that runs code; `context` is in it or in the path. */
+/* The body of every request that runs code; `context` is in it or in the path. */
 static void run_post(struct call *call, enum code_form form, const char *context)
 {
 	struct code_call *code = code_call_new(call, form);
@@ -208,7 +208,7 @@ static void run_post(struct call *call, enum code_form form, const char *context
 	    {"user", FIELD_TEXT, &shape.user, false, 1, 63},
 	    {"context", FIELD_TEXT, &shape.context, false, 1, ID_LENGTH},
 	};
-	/* In a context there is no more to say. */
+	/* In a context there are no further fields. */
 	size_t count = context ? 4 : form == CODE_FORM_OWN ? ARRAY_SIZE(fields) : 8;
 	uint32_t usual = form == CODE_FORM_OWN ? CODE_TIMEOUT_DEFAULT_MS : SESSION_TIMEOUT_MS;
 	int result = json_fields(call->body, fields, count, FIELDS_REST, &error);

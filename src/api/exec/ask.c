@@ -35,7 +35,7 @@ int signal_parse(const json_t *json, int *ret_signal, struct error *error)
 			 "field `signal` must be a name like TERM or a number from 1 to 64");
 }
 
-/* Strings of a list behind what is in argv already. */
+/* Appends the strings of a list to argv. */
 static int add_words(struct exec_ask *ask, const char *name, const json_t *list,
 		     struct error *error)
 {
@@ -49,8 +49,8 @@ static int add_words(struct exec_ask *ask, const char *name, const json_t *list,
 	return 0;
 }
 
-/* The command in any of its spellings: a text is for the shell, a list is argv, a text with `args`
- * is a program and its arguments. */
+/* The command in any notation: a text is for the shell, a list is argv, a text with `args` is a
+ * program and its arguments. */
 static int parse_argv(struct exec_ask *ask, const json_t *command, const json_t *list,
 		      const json_t *args, struct error *error)
 {
@@ -72,7 +72,7 @@ static int parse_argv(struct exec_ask *ask, const json_t *command, const json_t 
 	if (count == 0 || count > EXEC_ARGV_MAX)
 		return error_set(error, ERROR_INVALID, "field `argv` must have 1 to %d entries",
 				 EXEC_ARGV_MAX);
-	/* A shell's words end with NULL. */
+	/* The argv of a shell command ends with NULL. */
 	ask->argv = calloc(count + 1, sizeof(*ask->argv));
 	if (!ask->argv)
 		abort();
@@ -200,7 +200,7 @@ static int parse_shape(struct exec_ask *ask, const struct shape *shape, struct e
 	if (shape->timeout > 0 && shape->timeout_ms > 0)
 		return error_set(error, ERROR_INVALID,
 				 "give `timeout_seconds` or `timeout_ms`, not both");
-	/* Rounded up: a time-out that was asked for is never none. */
+	/* Rounded up: a requested time-out never becomes none. */
 	double ms = shape->timeout * 1000 + shape->timeout_ms;
 	ms += ms > 0 ? 0.999 : 0;
 	if (ms > (double)SANDBOX_TIMEOUT_MAX * 1000 || ms > UINT32_MAX)

@@ -22,5 +22,5 @@ void logs_get(struct call *call);        /* logs.c */
 struct terminal_size {
 	uint16_t rows, columns;
 };
-/* Bodies of signal and resize; a resize comes over a terminal's socket too. */
+/* Bodies of signal and resize; a resize also comes over a terminal's WebSocket. */
 extern const struct field exec_signal_fields[], exec_resize_fields[];

@@ -56,8 +56,7 @@ struct mcp_connection {
 	struct mcp_server *server;
 	struct principal principal;
 	struct mcp_view view;
-	/* One whole message without a line end, borrowed. Not called after mcp_connection_done().
-	 */
+	/* A whole message without a line end, borrowed. Not called after mcp_connection_done(). */
 	void (*send)(struct mcp_connection *connection, const struct buffer *message);
 	/* Called after mcp_receive() returned false: it accepts messages again. */
 	void (*ready)(struct mcp_connection *connection);
