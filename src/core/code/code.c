@@ -243,7 +243,7 @@ void code_context_delete(struct code_context *context, const struct principal *p
 			 &context->row.exec, {"context", context->row.id.text},
 			 {"reason", "it was deleted"});
 	context->row.ended_wall = clock_wall();
-	/* The end of a context for one cell has no entry: only the cell's end is recorded. */
+	/* In a context for one cell, the cell gets the deletion as its error: finish_running(). */
 	if (context->once)
 		context->life->start_error = error;
 	if (tell_all(context, &error))

@@ -44,7 +44,7 @@ void compression_free(struct compression *compression);
 /* Copies them. */
 NODISCARD int compression_feed(struct compression *compression, const void *data, size_t size,
 			       struct error *error);
-/* hold: no further output is made until it is lifted; a piece in work still comes. */
+/* No more input comes. */
 void compression_finish(struct compression *compression);
-/* While it is held no more output comes than what is under way. */
+/* hold: no new output is made until it is lifted; output in work still comes. */
 void compression_hold(struct compression *compression, bool hold);

@@ -274,7 +274,7 @@ static void parsed(void *data, json_t *json, const void *problem)
 {
 	struct post *post = data;
 	post->parse = NULL;
-	/* Nothing need be cancelled that has not begun. */
+	/* The client has gone: nothing has begun yet, so nothing is cancelled. */
 	if (!post->call) {
 		json_decref(json);
 		post_release(post);
