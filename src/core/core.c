@@ -1,5 +1,5 @@
-/* Start and stop of the domain: store, spawner, reconciliation; messages that the spawner sends
- * unasked; callbacks for a later turn of the loop. Called by the daemon's main. */
+/* Start and stop of the domain: store, spawner, reconciliation; notices of the spawner; callbacks
+ * for a later turn of the loop. Called by the daemon's main. */
 #include "core/core.h"
 
 #include <errno.h>

@@ -250,7 +250,7 @@ NODISCARD int limits_check_change(const struct config *config, const struct limi
 NODISCARD int timeout_check(const struct config *config, uint32_t seconds, struct error *error);
 /* 0 (none) if a sandbox may have no time-out. */
 uint32_t timeout_longest(const struct config *config);
-/* The tier for `auto` on this host; TIER_AUTO where no tier works. */
+/* The tier for `auto` on this host; TIER_AUTO if no tier works. */
 enum tier tier_automatic(const struct core *core);
 
 /* core/sandbox/limits.c: of cpu, memory and pids. */

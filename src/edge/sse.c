@@ -1,4 +1,4 @@
-/* Server-sent events. See sse.h. Called by handlers whose answers go on; nothing blocks. */
+/* Server-sent events. See sse.h. Called by handlers with streaming answers; nothing blocks. */
 #include "edge/sse.h"
 
 #include <stdlib.h>

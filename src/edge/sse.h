@@ -11,7 +11,7 @@
 
 struct sse;
 
-/* Sends the head. The call's exchange stays the call's. */
+/* Sends the head. The exchange still belongs to the call. */
 struct sse *sse_begin(struct call *call);
 /* One event; `json` is one value as json_writer writes it, without line ends. false if the
  * connection's queue is full: the source waits for sse_drained(). */

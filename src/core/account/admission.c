@@ -1,5 +1,5 @@
 /* Host admission. See admission.h. Called for every create and start, on the loop: reads
- * /proc/meminfo at most every 100 ms and asks for the file system's free bytes as rarely. */
+ * /proc/meminfo at most every 100 ms and the file system's free bytes equally rarely. */
 #include "core/account/admission.h"
 
 #include <fcntl.h>

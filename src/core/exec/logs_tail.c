@@ -43,8 +43,9 @@ static ssize_t block_before(struct log_reader *reader, struct exec *exec, enum e
 	return (ssize_t)size;
 }
 
-/* Counts lines of a stream before `end` until `count` is 0: true with *end at the first of them;
- * false: the stream has no more (end is 0), or the work is used up (end is not). */
+/* Counts the lines of a stream before `end` backwards until `count` is 0: true with *end at the
+ * start of the last counted line; false: the stream has no more (end is 0), or the work is used up
+ * (end is not). */
 static bool count_stream(struct log_reader *reader, struct exec *exec, enum exec_stream stream,
 			 uint64_t *end, uint64_t *count, int64_t *work)
 {

@@ -7,7 +7,7 @@
 #include "core/file/records.h"
 #include "core/file/files.h"
 
-/* The most that is read or written at once. */
+/* The maximum that is read or written at once. */
 #define FILE_WHOLE_MAX (16 * MIB)
 
 struct file_task;

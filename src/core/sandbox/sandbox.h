@@ -39,14 +39,14 @@ struct pair {
 	const char *key, *value;
 };
 
-/* What a create asks for. 0 and NULL stand for the configured default. Borrowed. */
+/* The request of a create. 0 and NULL mean the configured default. Borrowed. */
 struct sandbox_spec {
 	/* NULL, or called with the new id before its row is written, in the same transaction.
 	 * `data` is sandbox_create()'s; -1 with *error refuses the create. */
 	int (*named)(void *data, const struct id *id, struct error *error);
 	const char *name;
 	const char *template;
-	bool allow_substitute; /* `host` may stand for a template that is not installed */
+	bool allow_substitute; /* `host` may replace a template that is not installed */
 	enum tier tier;
 	enum network network;
 	struct limits limits;
@@ -61,7 +61,7 @@ struct sandbox_spec {
 	uint32_t wait_ms; /* wait so long for room; 0: not at all */
 };
 
-/* How a sandbox came to be; the numbers are in the store. */
+/* How a sandbox was made; the numbers are in the store. */
 enum create_origin { ORIGIN_COLD = 0, ORIGIN_POOL = 1, ORIGIN_COUNT };
 
 struct phase {
@@ -70,12 +70,12 @@ struct phase {
 };
 #define SANDBOX_PHASES_MAX (SPAWN_PHASES_MAX + 4)
 
-/* What the last pause of this daemon gave back to the host. */
+/* How much memory the last pause of this daemon returned to the host. */
 struct pause_report {
 	bool known;
 	bool complete; /* false: it was resumed, or RECLAIM took too long */
 	uint64_t memory_before, memory_after, microseconds;
-	char failure[96]; /* not `known`: why nothing was taken back; "": not tried */
+	char failure[96]; /* not `known`: why nothing was reclaimed; "": not tried */
 };
 
 struct sandbox {
@@ -92,7 +92,7 @@ struct sandbox {
 	uint32_t phase_count;
 	struct spawn_counters counters; /* last seen: core/counters.h */
 	struct pause_report pause;
-	struct sandbox_life *life; /* what core/ knows beside it: core_private.h */
+	struct sandbox_life *life; /* data of core/ beside it: core_private.h */
 };
 
 /* Calls back with `sandbox` when it runs (its init is configured), or with error. */
@@ -147,7 +147,7 @@ NODISCARD int sandbox_ready(struct sandbox *sandbox, const struct principal *pri
 struct sandbox_watcher {
 	struct list link;
 	void (*changed)(struct sandbox_watcher *watcher, struct sandbox *sandbox);
-	/* The daemon ends and the sandbox does not: the last call. */
+	/* The last call: the daemon ends, and the sandbox continues. */
 	void (*lost)(struct sandbox_watcher *watcher, const struct error *error);
 };
 void sandbox_watch(struct sandbox *sandbox, struct sandbox_watcher *watcher);
@@ -180,7 +180,7 @@ bool sandbox_busy(const struct sandbox *sandbox);
 
 /* --- change.c --- */
 
-/* What to change; the rest stays. Borrowed for the length of the call. */
+/* The values to change; the others stay. Borrowed for the length of the call. */
 struct sandbox_change {
 	bool name_set;
 	const char *name;                     /* NULL: remove the name */
@@ -200,20 +200,20 @@ NODISCARD int sandbox_change(struct sandbox *sandbox, const struct principal *pr
 
 /* Asks the spawner for its counters; done when sandbox->counters is fresh. */
 NODISCARD int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
-/* New cpu, memory and pids; 0 = as it is. Valid at once if it runs or is paused, else from its next
- * start. Changes all or nothing; done: it is changed and stored. LIMIT_EXCEEDED if it uses more
- * memory than that and dropping caches does not help. */
+/* New cpu, memory and pids; 0 = unchanged. Valid at once if it runs or is paused, else from its
+ * next start. Changes all or nothing; done: it is changed and stored. LIMIT_EXCEEDED if it uses
+ * more memory than that and dropping caches does not help. */
 NODISCARD int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principal,
 				 const struct limits *limits, SANDBOX_DONE, struct error *error);
 /* A new absolute time-out from now; 0 = none. Stored, and sent to the init. */
 NODISCARD int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, struct error *error);
 void sandbox_touch(struct sandbox *sandbox);
 
-/* By the name of an isolation: one of "auto,namespace,gvisor,vm". TIER_COUNT: there is none. */
+/* By the name of an isolation: one of "auto,namespace,gvisor,vm". TIER_COUNT: unknown. */
 enum tier sandbox_tier_parse(const char *isolation);
 const char *sandbox_state_name(enum sandbox_state state);
 const char *end_reason_name(enum end_reason reason);
 /* "cold" or "pool", of row.boot_origin. */
 const char *boot_mode_name(uint32_t origin);
-/* Seconds until its deadline; -1 when there is none. */
+/* Seconds until its deadline; -1 if it has none. */
 int64_t sandbox_expires_in(const struct sandbox_row *row);

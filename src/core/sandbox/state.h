@@ -73,7 +73,7 @@ enum sandbox_action {
 	/* For a request. */
 	SANDBOX_ACTION_DONE,      /* it is so already */
 	SANDBOX_ACTION_JOIN,      /* it is under way: wait for its end */
-	SANDBOX_ACTION_TAKE_BACK, /* ask the spawner to take back the pause that is under way */
+	SANDBOX_ACTION_TAKE_BACK, /* ask the spawner to abort the pause that is under way */
 	/* Ask the init to end everything, with KILL to follow. */
 	SANDBOX_ACTION_SHUT_DOWN,
 	/* Ask the spawner. */
@@ -94,7 +94,7 @@ enum sandbox_action {
 };
 
 struct state_step {
-	enum sandbox_state next; /* the same state where the event changes none */
+	enum sandbox_state next; /* the same state if the event changes none */
 	enum sandbox_action action;
 };
 struct state_step state_step(uint32_t state, enum sandbox_event event);

@@ -10,7 +10,7 @@
 #include "core/account/budget.h"
 #include "core/core_private.h"
 
-/* It is paused; nobody waits for RECLAIM any longer. */
+/* It is paused; RECLAIM is not waited for any longer. */
 static void pause_finish(struct sandbox *sandbox)
 {
 	sandbox->life->transition.asked = false;
@@ -47,7 +47,7 @@ static void transition_end(struct sandbox *sandbox, enum sandbox_event event,
 	ready_settle(sandbox);
 }
 
-/* The spawner is gone: the row stays as it is for the next daemon. */
+/* The spawner has exited: the row stays unchanged for the next daemon. */
 static bool transition_left(struct sandbox *sandbox, const struct error *error)
 {
 	if (!error || error->kind != ERROR_SPAWNER_GONE)
@@ -108,7 +108,7 @@ static void on_killed(const struct sandbox_answer *answer)
 	if (!answer->error)
 		counters_take(sandbox, &answer->reply->counters);
 	if (answer->error && answer->error->kind != ERROR_SANDBOX_NOT_FOUND) {
-		/* Some of its processes may still live: tried again until the spawner agrees. */
+		/* Some of its processes may still live: repeated until the spawner confirms. */
 		log_error("sandbox %s cannot be stopped, trying again: %s", sandbox->row.id.text,
 			  answer->error->message);
 		waiters_finish(&sandbox->life->transition.waiters, answer->error);
@@ -204,7 +204,7 @@ int sandbox_start(struct sandbox *sandbox, const struct principal *principal, SA
 	return 0;
 }
 
-/* An error changes nothing: the sandbox is paused all the same. */
+/* An error changes nothing: the sandbox stays paused. */
 static void on_reclaimed(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
@@ -403,9 +403,8 @@ static void on_woken(const struct sandbox_answer *answer)
 		resume_finish(sandbox, SANDBOX_EVENT_THAWED_LATE);
 }
 
-/* A request needs it while it is being paused: the spawner is asked to take the pause back, and
- * those who asked for the pause get an error. If that comes too late, it is paused first and then
- * resumed. */
+/* A request needs it while it is being paused: asks the spawner to abort the pause, and the callers
+ * of the pause get an error. If that comes too late, it is paused first and then resumed. */
 static void pause_take_back(struct sandbox *sandbox)
 {
 	struct error error;

@@ -60,7 +60,7 @@ NODISCARD int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message
 			  void (*done)(const struct sandbox_answer *answer), void *data,
 			  uint64_t number, struct error *error);
 /* The same for the request of a state: KILL while stopping, DESTROY while deleting, RECLAIM while
- * paused, THAW to take back a pause. Does nothing while an earlier one is not answered; `answered`
+ * paused, THAW to abort a pause. Does nothing while an earlier one is not answered; `answered`
  * clears transition.asked. */
 NODISCARD int transition_ask(struct sandbox *sandbox, uint32_t type,
 			     void (*answered)(const struct sandbox_answer *answer), void *data,
@@ -72,13 +72,13 @@ void transition_due_in(struct sandbox *sandbox, int64_t milliseconds);
 
 /* Handles SANDBOX_EVENT_DUE: fails a boot, sends KILL or DESTROY (again). */
 void transition_due(struct sandbox *sandbox);
-/* The spawner has answered after the time-out: undoes what it did, or takes it over. */
+/* The spawner has answered after the time-out: undoes its action, or adopts the result. */
 void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply);
 void start_failed(struct sandbox *sandbox, const struct error *error);
-/* Asks the spawner to kill every process of it, again and again until that is done. */
+/* Asks the spawner to kill every process of the sandbox, repeatedly until that succeeds. */
 void stop_kill(struct sandbox *sandbox);
 /* The same after an event that makes it `stopping`. */
 void stop_by_force(struct sandbox *sandbox, enum sandbox_event event);
-/* After any change of state or link: tells the waiters of sandbox_ready(), or begins what they
- * need. */
+/* Called after any change of state or link: notifies the waiters of sandbox_ready(), or begins the
+ * transition that they need. */
 void ready_settle(struct sandbox *sandbox);

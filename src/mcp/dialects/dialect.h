@@ -57,7 +57,7 @@ struct command_ask {
 	const char *command; /* for the shell; lives as long as the request; so does cwd */
 	const char *cwd;     /* NULL: the default */
 	uint32_t timeout_ms; /* 0: none */
-	bool bash;           /* bash where the sandbox has one, as some peers do */
+	bool bash;           /* bash if the sandbox has it, as some peers do */
 	bool background;     /* answer as soon as it has begun */
 };
 

@@ -22,7 +22,7 @@
 #define NEXT_WAIT_SECONDS 30
 #define LEFT_COMMAND_SHOWN 60
 #define KILLED_CODE 137    /* 128 and SIGKILL */
-#define TIMED_OUT_CODE 124 /* as of a command (core/account/access.h) */
+#define TIMED_OUT_CODE 124 /* as for a command (core/exec/exec.h) */
 
 #define add(to, ...)                                                                               \
 	do {                                                                                       \

@@ -12,7 +12,7 @@ enum tool_hint {
 	TOOL_READS = 1 << 0,      /* readOnlyHint */
 	TOOL_DESTROYS = 1 << 1,   /* destructiveHint */
 	TOOL_REPEATABLE = 1 << 2, /* idempotentHint */
-	TOOL_OPEN_WORLD = 1 << 3, /* openWorldHint, where sandboxes have a network */
+	TOOL_OPEN_WORLD = 1 << 3, /* openWorldHint, if sandboxes have a network */
 	TOOL_TASK = 1 << 8,       /* becomes a task for clients that know tasks */
 	TOOL_TASK_ONLY = 1 << 9,  /* and other clients are refused */
 	TOOL_NO_HINTS = 1 << 10,  /* a dialect's: it is listed without annotations */
@@ -42,7 +42,7 @@ struct mcp_tool {
 /* tools/list and tools/call. */
 void tools_list(struct mcp_request *request);
 void tools_call(struct mcp_request *request);
-/* The member `tools` of a list, for a face that has it elsewhere too. */
+/* The member `tools` of a list, for a face that also has it elsewhere. */
 void tools_put(struct mcp_request *request, struct json_writer *writer);
 /* Their names, with commas between them. */
 #define TOOLS_NAMES_MAX (4 * KIB)
