@@ -12,9 +12,7 @@
 #include "core/account/token.h"
 
 #define PRUNE_INTERVAL (3600 * NSEC_PER_SEC)
-#define PRUNE_AGAIN                                                                                \
-	(100 * NSEC_PER_MSEC) /* while there are more: other work is done in between               \
-			       */
+#define PRUNE_AGAIN (100 * NSEC_PER_MSEC) /* while there are more: other work in between */
 #define NEVER INT64_MAX
 
 static void on_timer(uv_timer_t *timer);
