@@ -1,6 +1,6 @@
-/* What an operation takes, in one place: a table with a row for each field. The table makes the
- * parser of a JSON body, of the arguments of an MCP tool and of a query; the OpenAPI schema, which
- * a gate holds against docs/openapi; the `inputSchema` of the tool; and the texts of errors.
+/* The input of an operation, in one place: a table with a row for each field. From the table come
+ * the parser of a JSON body, of the arguments of an MCP tool and of a query; the OpenAPI schema,
+ * which a gate compares with docs/openapi; the `inputSchema` of the tool; and the texts of errors.
  *
  *     struct drain { uint32_t timeout_seconds; const char *then; bool cancel; };
  *     const struct field drain_fields[] = {
@@ -11,7 +11,7 @@
  *         {0},
  *     };
  *
- * A row says what one field alone may be. What several say together is the handler's to check. */
+ * A row bounds a single field. The handler checks combinations of fields. */
 #pragma once
 
 #include "base/config.h"
@@ -22,12 +22,12 @@ enum field_type {
 	FIELD_BOOL,   /* bool; with `bit`, that bit of a uint32_t */
 	FIELD_UINT,   /* uint64_t, uint32_t or uint16_t; min..max, then times `unit` */
 	FIELD_INT,    /* int64_t; any sign */
-	FIELD_NUMBER, /* double; at least 0, finite; max is only told */
-	FIELD_MILLI,  /* uint32_t, thousandths of the number that is given; min..max thousandths */
+	FIELD_NUMBER, /* double; at least 0, finite; max is only in the description */
+	FIELD_MILLI,  /* uint32_t, thousandths of the given number; min..max thousandths */
 	FIELD_OBJECT, /* json_t *, borrowed; `inner` describes it */
-	FIELD_PAIRS,  /* json_t *, borrowed: an object of strings; max is only told */
+	FIELD_PAIRS,  /* json_t *, borrowed: an object of strings; max is only in the description */
 	FIELD_ARRAY,  /* json_t *, borrowed; of `words`, of objects by `inner`, else of strings; min
-		       * and max, the number of its items, are only told */
+			 and max, the number of its items, are only in the description */
 	FIELD_ANY,    /* json_t *, borrowed */
 	FIELD_ROWS,   /* the rows of `inner` stand here, without those that `words` names; they fill
 		       * the struct that is the member. `inner` has no row of this type. */
@@ -35,33 +35,33 @@ enum field_type {
 
 enum field_flag {
 	FIELD_REQUIRED = 1 << 0,
-	FIELD_REST_ONLY = 1 << 1,     /* MCP does not know it */
-	FIELD_MCP_ONLY = 1 << 2,      /* REST does not know it */
-	FIELD_MCP_MIN = 1 << 3,       /* `min` is told by MCP too, which tells no other bound */
-	FIELD_WORDS_TOLD = 1 << 4,    /* `words` are only told: others get an answer of their own */
-	FIELD_REQUIRED_TOLD = 1 << 5, /* so is that it is required */
+	FIELD_REST_ONLY = 1 << 1,     /* not in MCP */
+	FIELD_MCP_ONLY = 1 << 2,      /* not in REST */
+	FIELD_MCP_MIN = 1 << 3,       /* MCP describes `min` too; it describes no other bound */
+	FIELD_WORDS_TOLD = 1 << 4,    /* `words` are only described: others get their own answer */
+	FIELD_REQUIRED_TOLD = 1 << 5, /* required, but only in the description */
 	FIELD_NULLS = 1 << 6, /* null counts as given; of a FIELD_PAIRS, values may be null */
 };
 
 struct field {
 	const char *name;
 	enum field_type type;
-	uint16_t at, size; /* the member that it fills */
+	uint16_t at, size; /* the member to fill */
 	uint32_t flags;
-	uint64_t min, max; /* max 0: no bound of its own */
+	uint64_t min, max; /* max 0: no bound */
 	uint64_t unit;     /* 0 is 1 */
-	uint64_t fallback; /* of a FIELD_UINT that is not given */
+	uint64_t fallback; /* of a FIELD_UINT that is missing */
 	uint32_t bit;
-	/* 0, or FIELD_GIVEN() of a bool that is told whether it was given; with `bit`, of a
-	 * uint32_t whose bit is. */
+	/* 0, or FIELD_GIVEN() of a bool that records whether it was given; with `bit`, of a
+	 * uint32_t whose bit does. */
 	uint16_t given;
-	const char *words; /* "a,b": nothing else is taken */
+	const char *words; /* "a,b": no other value is accepted */
 	uint64_t (*max_here)(
-	    const struct config *config); /* this host's own, told in place of max */
+	    const struct config *config); /* this host's maximum, described instead of max */
 	const char *of;                   /* what is counted, for the error */
 	const struct field *inner;
-	const char *shape; /* members of its JSON schema, where type and bounds cannot say it */
-	const char *rest, *mcp; /* what each tells about it; NULL: its name says enough */
+	const char *shape;      /* members of its JSON schema that type and bounds cannot express */
+	const char *rest, *mcp; /* its description in each; NULL: the name is sufficient */
 };
 
 /* type, at and size of a row. A member of another C type does not compile. */
@@ -100,12 +100,12 @@ struct field {
 
 enum field_form {
 	FIELDS_REST,
-	FIELDS_QUERY, /* REST's, where a value is text in a URL */
-	FIELDS_MCP,   /* lenient: a number or a list that is written as text is taken as meant */
+	FIELDS_QUERY, /* REST's: a value is text in a URL */
+	FIELDS_MCP,   /* lenient: accepts a number or a list that is written as text */
 };
 
-/* Fills `into` with what the object has; null counts as not given. What is not given stays as it
- * was, or is `fallback`. INVALID names the field. config: NULL, or whose max_here is told.
+/* Fills `into` with the values of the object; null counts as missing. A missing field keeps its
+ * value, or gets `fallback`. INVALID names the field. config: NULL, or the source of max_here.
  * FIELDS_MCP may change the object. */
 NODISCARD int fields_parse(const json_t *object, const struct field *fields, enum field_form form,
 			   const struct config *config, void *into, struct error *error);
@@ -121,7 +121,7 @@ struct field_walk {
 	const struct field *outer; /* the row whose rows these are */
 };
 const struct field *field_next(struct field_walk *walk);
-/* The row of that name; NULL: there is none. */
+/* The row of that name; NULL: unknown. */
 const struct field *field_find(const struct field *fields, enum field_form form, const char *name,
 			       size_t size);
 /* "`a`, `b` (required)". */

@@ -30,7 +30,7 @@ int query_check(const struct route *route, const char *query, struct error *erro
 			known = length == name && memcmp(at, query, name) == 0;
 			at += length + (at[length] == ',');
 		}
-		/* Addresses are logged and kept in histories. */
+		/* Paths and queries are logged and kept in histories. */
 		if (!known && is_secret(query, name))
 			return error_set(error, ERROR_INVALID,
 					 "a token is not taken from the URL: send it in the header "

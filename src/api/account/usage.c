@@ -1,5 +1,5 @@
-/* GET /v1/usage: what sandboxes and workspaces have used, summed over whole hours of UTC. What is
- * under way is counted first, so that the answer is of now; then it is one query of the store. */
+/* GET /v1/usage: the use of sandboxes and workspaces, summed over whole hours (UTC). The running
+ * hour is counted first, so that the answer is up to date; then it is one query of the store. */
 #include "store/usage.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct ask {
 	int64_t from_hour, to_hour;
 	uint64_t limit;
 	char after[WORKSPACE_MAX + 1];
-	/* The answer that is being made. */
+	/* The answer that is being written. */
 	struct usage_walk walk;
 	struct buffer buffer;
 	struct json_writer writer;
@@ -32,8 +32,8 @@ struct ask {
 	bool more;
 };
 
-/* "2026-11-15T08:00:00Z" (with a fraction, if it must be), "2026-11-15", seconds since 1970, or
- * an age like 6h. */
+/* "2026-11-15T08:00:00Z" (with an optional fraction), "2026-11-15", seconds since 1970, or an age
+ * like 6h. */
 static int parse_time(const char *name, const char *text, int64_t *ret_seconds, struct error *error)
 {
 	struct tm time = {0};
@@ -69,7 +69,7 @@ static int parse_range(struct call *call, struct ask *ask, struct error *error)
 {
 	char from[40] = "", to[40] = "";
 	int64_t now = clock_wall() / NSEC_PER_SEC, seconds;
-	/* Without a word it is this month. */
+	/* The default is this month. */
 	time_t when = (time_t)now;
 	struct tm month;
 	gmtime_r(&when, &month);
@@ -95,7 +95,7 @@ static int parse_range(struct call *call, struct ask *ask, struct error *error)
 	return 0;
 }
 
-/* Whose it is: the caller's own workspace; admin may name another, or `*` for all. */
+/* The caller's own workspace; admin may name another, or `*` for all. */
 static int parse_workspace(struct call *call, struct ask *ask, struct error *error)
 {
 	char name[CALL_PARAMETER_MAX] = "";
@@ -211,7 +211,7 @@ static void ask_free(void *state)
 static void counted(void *data, const struct error *error)
 {
 	struct call *call = data;
-	(void)error; /* what could be counted is */
+	(void)error; /* the available counts are shown */
 	if (call->exchange && core_running(call->core))
 		act(call);
 	call_release(call);

@@ -1,6 +1,6 @@
-/* /v1/sandboxes/{sandbox}/activity: pages of a sandbox's timeline, also of one that has ended. And
- * the table of all that comes from the activity: events, receipts. Runs on the loop; reads one page
- * of the store. */
+/* /v1/sandboxes/{sandbox}/activity: pages of a sandbox's timeline, also of an ended one. Also the
+ * table of all routes about the activity: events, receipts. Runs on the loop; reads one page of the
+ * store. */
 #include "api/activity/activity.h"
 
 #include <inttypes.h>
@@ -58,7 +58,7 @@ int query_kinds(struct call *call, char list[ACTIVITY_KIND_LIST_MAX], struct err
 	return text[0] ? activity_kinds_parse(text, list, ACTIVITY_KIND_LIST_MAX, error) : 0;
 }
 
-/* What follows the seconds: a fraction, then 'Z' or an offset. 0 when it is well-formed. */
+/* The text after the seconds: a fraction, then 'Z' or an offset. 0 if it is well-formed. */
 static int parse_zone(const char *text, int64_t *wall)
 {
 	int64_t unit = NSEC_PER_SEC;
@@ -141,7 +141,7 @@ static int read_query(struct call *call, struct activity_query *query,
 				 "query parameter `order` must be asc or desc");
 	query->descending = strcmp(order, "desc") == 0;
 	query->kinds = kinds[0] ? kinds : NULL;
-	query->limit = (uint32_t)limit + 1; /* one more says whether there is more */
+	query->limit = (uint32_t)limit + 1; /* one more shows whether there are more */
 	return 0;
 }
 

@@ -25,5 +25,5 @@ NODISCARD int exec_signal_parse(const json_t *json, int *ret_signal, struct erro
 struct terminal_size {
 	uint16_t rows, columns;
 };
-/* Bodies of signal and resize; a resize comes over a terminal's socket too. */
+/* Bodies of signal and resize; a resize also comes over a terminal's WebSocket. */
 extern const struct field exec_signal_fields[], exec_resize_fields[];

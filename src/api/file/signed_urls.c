@@ -1,6 +1,6 @@
 /* Signed URLs of files: POST .../files/sign makes one, GET and PUT /v1/signed/{sandbox} serve them
- * without any other authority. What a browser is given here is a sandbox's content under this API's
- * origin: it is always a download, never sniffed, and may run nothing. Nothing blocks. */
+ * without any other authorization. A browser gets a sandbox's content under this API's origin here:
+ * so it is always a download, is never sniffed, and may not run anything. Nothing blocks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,11 +102,12 @@ static void sign_post(struct call *call)
 
 /* --- serving one --- */
 
-/* Everything of the URL, checked; -1 with an error. Then the call is its maker's. */
+/* Checks everything in the URL; -1 with an error. Then the call acts for the URL's maker. */
 static int admit(struct call *call, bool write, char path[GUEST_PATH_MAX], struct signed_url *url,
 		 struct error *error)
 {
-	/* Longer ones than there are: to be refused as every other that is not ours. */
+	/* Longer than any valid value, so that an overlong one is refused like any other forged
+	 * one. */
 	char user[256] = "", by[256] = "", signature[512] = "";
 	struct sandbox *sandbox;
 	*url = (struct signed_url){.write = write, .path = path, .user = user};
@@ -123,7 +124,7 @@ static int admit(struct call *call, bool write, char path[GUEST_PATH_MAX], struc
 	if (signed_url_check(call->core, url, signature, &call->principal, &sandbox, error) < 0)
 		return -1;
 	call->sandbox = sandbox->row.id;
-	/* What is still under way then ends with the URL, or with its maker's token. */
+	/* A transfer under way ends with the URL, or with its maker's token. */
 	call_watch_token(call, (int64_t)MIN(url->expires, INT64_MAX / NSEC_PER_SEC) * NSEC_PER_SEC);
 	url->user = "";
 	return 0;

@@ -1,5 +1,5 @@
-/* Looking at files: stat, list, glob, grep, readlink. Results stream as JSON while they come; names
- * that are not UTF-8 come as base64. */
+/* Reading about files: stat, list, glob, grep, readlink. Results are streamed as JSON while they
+ * come; names that are not UTF-8 come as base64. */
 #include "api/file/call.h"
 
 #include <stdio.h>
@@ -229,7 +229,7 @@ void file_list_get(struct call *call)
 
 static const struct file_callbacks glob_callbacks = {.on_data = records_data, .on_done = list_done};
 
-/* Where a search begins when the client does not say. */
+/* The default starting place of a search. */
 static int search_query(struct file_call *file, struct error *error)
 {
 	if (file_query(file, false, error) < 0 ||
