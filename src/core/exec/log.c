@@ -588,8 +588,7 @@ void exec_logs_grown(struct sandbox *sandbox)
 	struct sandbox_life *life = sandbox->life;
 	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
 	int64_t now = clock_boot();
-	/* The guest chooses how often it reports output, so the count is made at most once per
-	 * pause. */
+	/* The guest chooses how often it reports output: count at most once per pause. */
 	if (maximum == 0 || life->log_bytes == 0 || now - life->log_bytes_seen_at < GROWN_PAUSE)
 		return;
 	life->log_bytes_seen_at = now;
