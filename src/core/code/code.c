@@ -214,7 +214,7 @@ static void context_end(struct code_context *context, const struct principal *pr
 	context->row.ended_wall = clock_wall();
 	free(context->row.reason);
 	context->row.reason = text_duplicate(reason);
-	context->life->finished = true;
+	context->life->finished = context->life->end_told = true;
 	error_set(&error, ERROR_CONTEXT_ENDED, "context `%s` has ended: %s", context->row.id.text,
 		  reason);
 	if (!tell_all(context, &error))

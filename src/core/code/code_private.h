@@ -53,6 +53,7 @@ struct code_life {
 	int64_t interrupt_at; /* when the next interrupt is due; 0 = never */
 	int64_t held_at;      /* since when the sandbox is paused; 0 = it runs */
 	bool finished;        /* its interpreter has ended; when its records are read, it ends */
+	bool end_told;        /* it has ended */
 	int64_t ready_until;  /* CLOCK_BOOTTIME, while `created` waits for `ready` */
 	void (*created)(void *data, struct code_context *context, const struct error *error);
 	void *created_data;

@@ -197,7 +197,8 @@ int code_interpreter_start(struct code_context *context, const struct code_spec 
 {
 	struct code_life *life = context->life;
 	life->plain = code_plain(context);
-	life->opened = life->ready = life->finished = life->cut = life->resumed = false;
+	life->opened = life->ready = life->finished = life->end_told = life->cut = life->resumed =
+	    false;
 	life->control_at = 0;
 	life->sent = 0;
 	buffer_clear(&life->outgoing);
@@ -321,8 +322,10 @@ void code_interpreter_ended(struct code_context *context)
 {
 	struct exec *exec = context->life->main.exec;
 	char reason[256];
-	if (!exec)
+	/* Data that arrives at the channel later leads here again. */
+	if (!exec || context->life->end_told)
 		return;
+	context->life->end_told = true;
 	if (!context->life->ready && failed_to_start(context, exec)) {
 		code_start_failed(context, exec);
 		return;
