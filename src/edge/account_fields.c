@@ -9,6 +9,7 @@
 
 /* --- tokens --- */
 
+_Static_assert(WORKSPACE_MAX == 63, "the shape of `workspace`");
 #define TOKEN(kind, member) FIELD_##kind##_AT(struct token_fields, member)
 
 const struct field token_fields[] = {

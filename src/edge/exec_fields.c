@@ -85,7 +85,8 @@ const struct field exec_fields[] = {
     {"limits", AT(OBJECT, limits), FIELD_REST_ONLY, .inner = limit_fields},
     {"rlimits", AT(OBJECT, rlimits), FIELD_REST_ONLY, .inner = limit_fields,
      .rest = "The same as limits."},
-    {"output", AT(OBJECT, output), FIELD_REST_ONLY, .inner = output_fields,
+    {"output", FIELD_STRUCT_AT(struct exec_fields, spec, struct exec_spec), FIELD_REST_ONLY,
+     .inner = output_fields,
      .rest = "What is kept of each stream: its first and its last bytes, together at most what the "
 	     "host allows (`output_max`, 128 MiB unless configured). A command gets less where the "
 	     "commands that run leave less of the sandbox's `log_max`; nothing is refused for "
@@ -288,9 +289,6 @@ int exec_fields_check(struct exec_fields *fields, enum field_form form, struct e
 			       &spec->timeout_ms, error) < 0 ||
 	    exec_stdin_check(fields, error) < 0 || exec_limits_check(fields, error) < 0)
 		return -1;
-	if (fields->output &&
-	    fields_parse(fields->output, output_fields, FIELDS_REST, NULL, spec, error) < 0)
-		return error_prepend(error, "output");
 	int result = json_environment("env", fields->env, EXEC_REQUEST_BYTES_MAX,
 				      &fields->environment, &spec->environment_count, error);
 	spec->environment = fields->environment;

@@ -14,6 +14,7 @@
 #define TERMINAL_SIZE_MAX 10000
 #define EXEC_TIMEOUT_MAX (UINT32_MAX / 1000) /* seconds */
 #define EXEC_TIMEOUT_MCP_MAX (7u * 24 * 3600)
+#define CODE_TIMEOUT_MAX (24u * 3600) /* of a piece of code, everywhere */
 
 enum stdin_kind {
 	STDIN_NONE,  /* /dev/null */
@@ -24,7 +25,7 @@ enum stdin_kind {
 /* Zeroed before; borrows from the JSON. */
 struct exec_fields {
 	struct exec_spec spec; /* whole after exec_fields_check() */
-	json_t *cmd, *command, *args, *argv, *env, *input, *limits, *rlimits, *output;
+	json_t *cmd, *command, *args, *argv, *env, *input, *limits, *rlimits;
 	const char *shell; /* MCP's command, always for the shell */
 	const char *input_text, *input_base64;
 	double timeout_seconds, timeout_ms;

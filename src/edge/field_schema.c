@@ -87,7 +87,7 @@ static void put_shape(struct json_writer *writer, const struct field *field, enu
 	    [FIELD_OBJECT] = "object", [FIELD_PAIRS] = "object",  [FIELD_ARRAY] = "array",
 	};
 	bool bounds = form != FIELDS_MCP;
-	if (field->type == FIELD_OBJECT && field->inner) {
+	if (field->type != FIELD_ARRAY && field->inner) {
 		put_members(writer, field->inner, form);
 		return;
 	}

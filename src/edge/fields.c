@@ -23,6 +23,7 @@ static int refuse_type(const struct field *field, struct error *error)
 	    [FIELD_NUMBER] = "a number, 0 or more",
 	    [FIELD_MILLI] = "a number, 0 or more",
 	    [FIELD_OBJECT] = "an object",
+	    [FIELD_STRUCT] = "an object",
 	    [FIELD_PAIRS] = "an object",
 	    [FIELD_ARRAY] = "an array",
 	    [FIELD_ANY] = "a value",
@@ -159,6 +160,7 @@ static int take(const struct field *field, json_t *value, const struct config *c
 			return refuse_type(field, error);
 		break;
 	case FIELD_ANY:
+	case FIELD_STRUCT:
 	case FIELD_ROWS:
 		break;
 	}
@@ -327,6 +329,7 @@ static json_t *value_meant(const struct field *field, const char *text, size_t s
 	case FIELD_NUMBER:
 	case FIELD_MILLI:
 	case FIELD_OBJECT:
+	case FIELD_STRUCT:
 	case FIELD_PAIRS:
 	case FIELD_ARRAY:
 		/* The strict reader reads objects, so the text is made a member of one. */
@@ -422,6 +425,13 @@ int field_parse(json_t *object, const struct field *field, enum field_form form,
 	json_t *value = json_object_get(object, field->name);
 	bool given = value && !json_is_null(value);
 	tell_given(field, given || (value && field->flags & FIELD_NULLS), into);
+	if (given && field->type == FIELD_STRUCT) {
+		if (!json_is_object(value))
+			return refuse_type(field, error);
+		if (fields_parse(value, field->inner, form, config, to, error) < 0)
+			return error_prepend(error, "%s", field->name);
+		return 0;
+	}
 	if (given)
 		return take(field, value, config, to, error);
 	if (field->flags & FIELD_REQUIRED)

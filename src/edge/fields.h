@@ -25,6 +25,7 @@ enum field_type {
 	FIELD_NUMBER, /* double; at least 0, finite; max is only in the description */
 	FIELD_MILLI,  /* uint32_t, thousandths of the given number; min..max thousandths */
 	FIELD_OBJECT, /* json_t *, borrowed; `inner` describes it */
+	FIELD_STRUCT, /* a struct, which `inner` fills from an object */
 	FIELD_PAIRS,  /* json_t *, borrowed: an object of strings; max is only in the description */
 	FIELD_ARRAY,  /* json_t *, borrowed; of `words`, of objects by `inner`, else of strings; min
 			 and max, the number of its items, are only in the description */
@@ -96,6 +97,7 @@ struct field {
 #define FIELD_PAIRS_AT(owner, member) FIELD_AT(FIELD_PAIRS, owner, member, json_t *)
 #define FIELD_ARRAY_AT(owner, member) FIELD_AT(FIELD_ARRAY, owner, member, json_t *)
 #define FIELD_ANY_AT(owner, member) FIELD_AT(FIELD_ANY, owner, member, json_t *)
+#define FIELD_STRUCT_AT(owner, member, ctype) FIELD_AT(FIELD_STRUCT, owner, member, ctype)
 #define FIELD_ROWS_AT(owner, member, ctype) "", FIELD_AT(FIELD_ROWS, owner, member, ctype)
 
 enum field_form {

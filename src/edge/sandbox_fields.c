@@ -29,6 +29,8 @@ uint64_t sandbox_timeout_here(const struct config *config)
 	return config->timeout_seconds_max;
 }
 
+_Static_assert(LABELS_MAX == 32 && LABEL_MAX == 63, "LABELS_SHAPE");
+
 #define AT(kind, member) FIELD_##kind##_AT(struct sandbox_fields, member)
 #define OF(member) FIELD_GIVEN(struct sandbox_fields, member)
 

@@ -138,6 +138,7 @@ class Text(Case):
             self.assertIn(words, text)
             self.assertIn('Example: run_shell {"command"', text)
         self.assertIn("`python`, `node`, `bash`", self.error("run_code", language="cobol", code="x"))
+        self.assertIn("`timeout_seconds` must be at most 86400", self.error("run_code", language="bash", code="true", timeout_seconds=86401))
 
     def test_the_sandbox_in_question(self):
         other = self.sandbox()

@@ -262,6 +262,81 @@ TEST(fields_are_named_in_errors)
 	}
 }
 
+struct within {
+	const char *name;
+	uint32_t count;
+};
+static const struct field within_fields[] = {
+    {"name", FIELD_TEXT_AT(struct within, name), FIELD_REQUIRED},
+    {"count", FIELD_UINT_AT(struct within, count), .min = 1, .fallback = 7},
+    {0},
+};
+
+struct around {
+	uint64_t count;
+	bool said;
+	json_t *value;
+	struct within rows, object;
+};
+static const struct field around_fields[] = {
+    {"count", FIELD_UINT_AT(struct around, count), FIELD_REST_ONLY},
+    {FIELD_ROWS_AT(struct around, rows, struct within), .inner = within_fields, .words = "count"},
+    {"value", FIELD_ANY_AT(struct around, value), FIELD_NULLS,
+     .given = FIELD_GIVEN(struct around, said)},
+    {"object", FIELD_STRUCT_AT(struct around, object, struct within), .inner = within_fields},
+    {0},
+};
+
+static int around(const char *text, enum field_form form, struct around *into, struct error *error)
+{
+	json_t *json = NULL;
+	if (json_parse(text, strlen(text), &json, error) < 0)
+		return -2;
+	int result = fields_parse(json, around_fields, form, NULL, into, error);
+	/* Texts are the JSON's. */
+	if (into->rows.name)
+		CHECK_TEXT(into->rows.name, "a");
+	json_decref(json);
+	return result;
+}
+
+TEST(tables_within_tables)
+{
+	struct error error;
+	struct around into = {0};
+	CHECK_INT(around("{\"name\":\"a\",\"count\":0,\"value\":null,\"object\":{\"name\":\"b\"}}",
+			 FIELDS_REST, &into, &error),
+		  0);
+	/* `count` is the outer table's; the inner one's is left out, with its default. */
+	CHECK_INT(into.count, 0);
+	CHECK_INT(into.rows.count, 0);
+	CHECK_INT(into.object.count, 7);
+	CHECK(into.said && !into.value);
+	into = (struct around){0};
+	CHECK_INT(around("{\"name\":\"a\"}", FIELDS_MCP, &into, &error), 0);
+	CHECK(!into.said);
+	static const struct {
+		const char *body;
+		enum field_form form;
+		const char *says;
+	} bad[] = {
+	    {"{}", FIELDS_REST, "field `name` is missing"},
+	    {"{\"name\":\"a\",\"count\":1}", FIELDS_MCP, "unknown field `count`"},
+	    {"{\"name\":\"a\",\"nam\":1}", FIELDS_REST, "did you mean `name`"},
+	    {"{\"name\":\"a\",\"object\":{}}", FIELDS_REST, "object: field `name` is missing"},
+	    {"{\"name\":\"a\",\"object\":[]}", FIELDS_REST, "field `object` must be an object"},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		into = (struct around){0};
+		CHECK_INT(around(bad[i].body, bad[i].form, &into, &error), -1);
+		if (!strstr(error.message, bad[i].says))
+			test_fail(__FILE__, __LINE__, "%s: %s", bad[i].body, error.message);
+	}
+	DONE_BUFFER struct buffer names = BUFFER(KIB);
+	fields_names(around_fields, FIELDS_MCP, &names);
+	CHECK_TEXT(buffer_text(&names), "name (required), value, object");
+}
+
 TEST(base64_both_ways)
 {
 	static const char *const pairs[][2] = {

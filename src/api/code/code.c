@@ -13,7 +13,6 @@
 #include "edge/exec_fields.h"
 #include "edge/json_pairs.h"
 
-#define TIMEOUT_MAX_MS (24u * 3600 * 1000)
 #define SESSION_TIMEOUT_MS 30000u
 #define BODY_MAX (4 * 1024 * 1024) /* code of CODE_SOURCE_MAX, escaped */
 
@@ -141,8 +140,8 @@ static int code_fields_check(struct code_call *code, uint32_t usual_timeout, str
 				 "give `timeout_seconds` or `timeout_ms`, not both");
 	if (!asked->timeout_given && !asked->timeout_ms_given)
 		asked->timeout_ms = usual_timeout;
-	if (exec_timeout_check(asked->timeout, asked->timeout_ms, TIMEOUT_MAX_MS, FIELDS_REST,
-			       &spec->timeout_ms, error) < 0 ||
+	if (exec_timeout_check(asked->timeout, asked->timeout_ms, CODE_TIMEOUT_MAX * 1000,
+			       FIELDS_REST, &spec->timeout_ms, error) < 0 ||
 	    json_environment("env", asked->environment, EXEC_REQUEST_BYTES_MAX / 2,
 			     &code->environment, &spec->environment_count, error) < 0)
 		return -1;
@@ -183,10 +182,10 @@ static const struct field context_fields[] = {
 static const struct field cell_fields[] = {
     {"code", AT(TEXT, spec.code), FIELD_REQUIRED, .max = CODE_SOURCE_MAX,
      .rest = "At most 1 MiB of UTF-8."},
-    {"timeout_seconds", AT(NUMBER, asked.timeout), .max = TIMEOUT_MAX_MS / 1000,
+    {"timeout_seconds", AT(NUMBER, asked.timeout), .max = CODE_TIMEOUT_MAX,
      .given = OF(asked.timeout_given),
      .rest = "0: none. Default: 300; of the compatible routes 30."},
-    {"timeout_ms", AT(NUMBER, asked.timeout_ms), .max = TIMEOUT_MAX_MS,
+    {"timeout_ms", AT(NUMBER, asked.timeout_ms), .max = CODE_TIMEOUT_MAX * 1000,
      .given = OF(asked.timeout_ms_given), .rest = "The same; give one of the two."},
     {"max_output_bytes", AT(UINT, output_max), .min = 1, .max = CODE_OUTPUT_MAX,
      .fallback = CODE_OUTPUT_DEFAULT,

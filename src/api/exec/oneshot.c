@@ -2,7 +2,6 @@
  * result. The run ends when the client disconnects. Runs on the loop; everything waits through
  * callbacks. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/exec/record.h"
 #include "api/routes.h"

@@ -136,20 +136,15 @@ static void take_input(struct pty *pty, const char *data, size_t size)
 	web_socket_close(&pty->socket, WEBSOCKET_TOO_BIG, "more was typed than is taken");
 }
 
-static int take_resize(struct pty *pty, const json_t *json, struct error *error)
-{
-	struct terminal_size size = {0};
-	if (fields_parse(json, exec_resize_fields, FIELDS_REST, NULL, &size, error) < 0)
-		return -1;
-	return exec_resize(pty->follower.exec, size.rows, size.columns, error);
-}
-
 struct pty_message_fields {
-	json_t *resize, *signal;
+	struct terminal_size size;
+	bool resize;
+	json_t *signal;
 	const char *input;
 };
 static const struct field pty_message_fields[] = {
-    {"resize", FIELD_OBJECT_AT(struct pty_message_fields, resize), .inner = exec_resize_fields},
+    {"resize", FIELD_STRUCT_AT(struct pty_message_fields, size, struct terminal_size),
+     .given = FIELD_GIVEN(struct pty_message_fields, resize), .inner = exec_resize_fields},
     {"stdin", FIELD_TEXT_AT(struct pty_message_fields, input)},
     {"signal", FIELD_ANY_AT(struct pty_message_fields, signal)},
     {0},
@@ -164,7 +159,8 @@ static int take_text(struct pty *pty, const char *data, size_t size, struct erro
 		return -1;
 	int result = fields_parse(json, pty_message_fields, FIELDS_REST, NULL, &asked, error);
 	if (result == 0 && asked.resize)
-		result = take_resize(pty, asked.resize, error);
+		result =
+		    exec_resize(pty->follower.exec, asked.size.rows, asked.size.columns, error);
 	if (result == 0 && asked.signal)
 		result = exec_signal_parse(asked.signal, &number, error);
 	if (result == 0 && asked.signal)

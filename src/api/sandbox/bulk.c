@@ -14,18 +14,18 @@
 #define DRAIN_SECONDS_DEFAULT 300
 #define DRAIN_SECONDS_MAX (24 * 3600)
 
+struct selector {
+	json_t *ids, *names, *labels;
+	const char *status;
+};
+
 /* Borrowed while the body is parsed. */
 struct asked {
 	struct bulk_spec spec;
 	const char **sandboxes;
 	struct pair *labels;
-	json_t *selector;
+	struct selector selector;
 	const char *action, *then;
-};
-
-struct selector {
-	json_t *ids, *names, *labels;
-	const char *status;
 };
 
 #define LIST                                                                                       \
@@ -44,7 +44,7 @@ static const struct field selector_fields[] = {
 const struct field sandboxes_bulk_fields[] = {
     {"action", FIELD_TEXT_AT(struct asked, action), FIELD_REQUIRED | FIELD_WORDS_TOLD,
      .words = "stop,start,pause,resume,drain,delete"},
-    {"selector", FIELD_OBJECT_AT(struct asked, selector), .inner = selector_fields,
+    {"selector", FIELD_STRUCT_AT(struct asked, selector, struct selector), .inner = selector_fields,
      .rest = "All that is given must hold; ids and names together are one list."},
     {"all", FIELD_BOOL_AT(struct asked, spec.all),
      .rest = "Needed where nothing is selected: every sandbox of the workspace."},
@@ -63,7 +63,7 @@ static void asked_done(struct asked *asked)
 
 static int add_list(struct asked *asked, const char *name, const json_t *list, struct error *error)
 {
-	for (size_t i = 0; list && i < json_array_size(list); i++) {
+	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *text = json_string_value(json_array_get(list, i));
 		if (!text || strlen(text) >= CALL_PARAMETER_MAX)
 			return error_set(error, ERROR_INVALID,
@@ -75,13 +75,9 @@ static int add_list(struct asked *asked, const char *name, const json_t *list, s
 
 static int parse_selector(struct asked *asked, struct error *error)
 {
-	struct selector selector = {0};
-	if (!asked->selector)
-		return 0;
-	if (fields_parse(asked->selector, selector_fields, FIELDS_REST, NULL, &selector, error) < 0)
-		return error_prepend(error, "selector");
-	const json_t *ids = selector.ids, *names = selector.names;
-	size_t count = (ids ? json_array_size(ids) : 0) + (names ? json_array_size(names) : 0);
+	const struct selector *selector = &asked->selector;
+	const json_t *ids = selector->ids, *names = selector->names;
+	size_t count = json_array_size(ids) + json_array_size(names);
 	if (count > BULK_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED, "at most %d sandboxes at once",
 				 BULK_MAX);
@@ -92,11 +88,12 @@ static int parse_selector(struct asked *asked, struct error *error)
 		abort();
 	asked->spec.sandboxes = asked->sandboxes;
 	if (add_list(asked, "ids", ids, error) < 0 || add_list(asked, "names", names, error) < 0 ||
-	    json_pairs("labels", selector.labels, LABELS_MAX, LABELS_BYTES_MAX, &asked->labels,
+	    json_pairs("labels", selector->labels, LABELS_MAX, LABELS_BYTES_MAX, &asked->labels,
 		       &asked->spec.label_count, error) < 0)
 		return -1;
 	asked->spec.labels = asked->labels;
-	if (selector.status && sandbox_state_parse(selector.status, &asked->spec.state, error) < 0)
+	if (selector->status &&
+	    sandbox_state_parse(selector->status, &asked->spec.state, error) < 0)
 		return error_prepend(error, "selector: status");
 	return 0;
 }

@@ -2,14 +2,9 @@
  * at all. Runs on the loop; nothing blocks but the store's short calls. */
 #include "edge/call.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "api/sandbox/record.h"
 #include "api/sandbox/sandboxes.h"
 #include "base/clock.h"
-#include "core/sandbox/labels.h"
-#include "core/sandbox/sizes.h"
 #include "edge/sandbox_fields.h"
 
 void sandbox_patch(struct call *call)

@@ -2,7 +2,6 @@
  * (budget.c), the usage of workspaces, the host's health. Its tools are in no other list. Called by
  * tools.c; a few short calls of the store. A token appears in one answer, once, and nowhere
  * else. */
-#include "edge/account_fields.h"
 #include "mcp/tools/admin.h"
 
 #include <stdlib.h>
@@ -10,9 +9,8 @@
 
 #include "base/clock.h"
 #include "base/statistics.h"
-#include "base/text.h"
 #include "core/account/admission.h"
-#include "core/account/access.h"
+#include "edge/account_fields.h"
 #include "proto/tiers.h"
 
 #define ANSWER_MAX (32 * KIB)

@@ -1,7 +1,5 @@
 /* Budgets of workspaces, for the administration. Called by tools.c; one short write of the store at
  * most. */
-#include <string.h>
-
 #include "base/clock.h"
 #include "core/account/budget.h"
 #include "edge/account_fields.h"

@@ -341,7 +341,7 @@ const struct field run_code_fields[] = {
     {"code", FIELD_TEXT_AT(struct tool_exec, code.code), FIELD_REQUIRED, 1, CODE_SOURCE_MAX},
     {"sandbox_id", FIELD_TEXT_AT(struct tool_exec, sandbox_id)},
     {"timeout_seconds", FIELD_NUMBER_AT(struct tool_exec, exec.timeout_seconds),
-     .max = EXEC_TIMEOUT_MCP_MAX},
+     .max = CODE_TIMEOUT_MAX},
     {"context_id", FIELD_TEXT_AT(struct tool_exec, context_id), .max = CONTEXT_NAME_MAX,
      .mcp = "Any name of yours, e.g. main: calls with the same one share variables and imports."},
     {"max_output_bytes", FIELD_UINT_AT(struct tool_exec, exec.answer_max), .min = 1,

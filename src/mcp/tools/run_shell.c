@@ -1,10 +1,5 @@
 /* run_shell, and the table with run_code (run_code.c): a command in a sandbox, or in a fresh one
  * that is removed afterwards. Called by tools.c; waits through callbacks (tool_exec.h). */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/limits.h"
-#include "base/text.h"
 #include "core/account/access.h"
 #include "mcp/tools/tool_exec.h"
 #include "mcp/tasks/task.h"

@@ -43,7 +43,7 @@ bool tool_exec_check(struct tool_exec *running)
 	exec->spec.principal = running->code.principal = &running->request->principal;
 	int result = exec->shell
 			 ? exec_fields_check(exec, FIELDS_MCP, &error)
-			 : exec_timeout_check(exec->timeout_seconds, 0, EXEC_TIMEOUT_MCP_MAX * 1000,
+			 : exec_timeout_check(exec->timeout_seconds, 0, CODE_TIMEOUT_MAX * 1000,
 					      FIELDS_MCP, &exec->spec.timeout_ms, &error);
 	if (result < 0)
 		content_refuse(running->request, "%s", error.message);
