@@ -1,5 +1,5 @@
-/* What is asked of the daemon itself: is it there, which version, what can this host do, how is the
- * API described. Answers from memory; nothing blocks. */
+/* Requests about the daemon itself: its health, its version, the abilities of this host, the
+ * description of the API. Answers from memory; nothing blocks. */
 #include "api/routes.h"
 
 #include <stdlib.h>
@@ -13,11 +13,11 @@
 #include "proto/init_messages.h"
 #include "proto/tiers.h"
 
-/* A question that takes the spawner less than a millisecond. */
+/* A healthy spawner answers such a request in less than a millisecond. */
 #define SPAWNER_PATIENCE (5 * NSEC_PER_SEC)
 
-/* For whoever watches over the daemon: 503 while it is there and cannot do its work. What is wrong
- * is said in words that tell a stranger nothing of the host. */
+/* For monitoring: 503 while the daemon runs but cannot do its work. The reasons tell strangers
+ * nothing about the host. */
 static void health_get(struct call *call)
 {
 	struct core *core = call->core;
@@ -35,7 +35,7 @@ static void health_get(struct call *call)
 		if (!spawner)
 			put_text(&writer, NULL, "the spawner does not answer");
 		put_array_end(&writer);
-		/* An error like any other, for whoever looks for one. */
+		/* Also in the form of an ordinary error. */
 		enum error_kind kind = store ? ERROR_SPAWNER_GONE : ERROR_STORE;
 		put_text(&writer, "error", "the daemon cannot do its work");
 		put_text(&writer, "code", error_info(kind)->code);
@@ -85,7 +85,7 @@ static void version_get(struct call *call)
 	reply_json(call, 200, &writer);
 }
 
-/* The file names the usual address; whoever asks is told the one that was asked. */
+/* The file has the usual address; it is replaced by the address of the request. */
 static void openapi_get(struct call *call)
 {
 	static const char usual[] = "\"http://" CONFIG_LISTEN_DEFAULT "\"";

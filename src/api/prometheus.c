@@ -1,7 +1,7 @@
-/* GET /metrics: what the daemon counts, in Prometheus' text format 0.0.4; and the counting of
- * requests, by route and not by path, so that no id, name or path of anybody's is ever in it. For
- * whoever may administer the daemon, since it tells of all workspaces together; `[server]
- * metrics_open` opens it. Answers from memory; nothing blocks. */
+/* GET /metrics: the daemon's counters, in Prometheus' text format 0.0.4; and the counting of
+ * requests, by route and not by path, so that it never contains an id, name or path. Only for
+ * administrators, since it covers all workspaces together; `[server] metrics_open` opens it.
+ * Answers from memory; nothing blocks. */
 #include "api/prometheus.h"
 
 #include <fcntl.h>
@@ -19,16 +19,16 @@
 #define TEXT_MAX (8 * MIB)
 #define STATUS_CLASSES 6
 
-/* One per route, found by its address: those of other routes never move. */
+/* One per route, found by its address: routes never move. */
 #define ROUTES_MAX 512
 static struct route_count {
-	const struct route *route; /* NULL: free; the first stands for requests without one */
+	const struct route *route; /* NULL: free; the first entry is for requests without a route */
 	uint64_t classes[STATUS_CLASSES];
 	struct histogram latency;
 } route_counts[ROUTES_MAX];
 
 static int64_t started;
-static int statm = -1; /* /proc/self/statm: nothing of /proc can be opened later */
+static int statm = -1; /* /proc/self/statm: opened early, since /proc cannot be opened later */
 
 void prometheus_start(void)
 {
@@ -65,8 +65,8 @@ void prometheus_answered(void *context UNUSED, struct http_exchange *exchange, i
 
 /* --- the text --- */
 
-/* The buffer's maximum is far above what all of it can be: a line that does not fit is a defect and
- * is left out whole. */
+/* The buffer's maximum is much larger than all lines together: a line that does not fit is a defect
+ * and is omitted. */
 #define PUT(text, ...)                                                                             \
 	do {                                                                                       \
 		if (buffer_printf(text, __VA_ARGS__) < 0)                                          \

@@ -13,8 +13,8 @@ extern const struct route run_routes[];      /* api/exec/oneshot.c */
 extern const struct route template_routes[]; /* api/sandbox/templates.c */
 extern const struct route
     unsupported_routes[]; /* api/sandbox/unsupported.c: what this version does not have */
-/* There too: UNSUPPORTED in the place of `error` where the path belongs to such a feature. Of a
- * sandbox that is not its own the principal learns nothing. */
+/* Also there: replaces `error` by UNSUPPORTED if the path belongs to such a feature. It reveals
+ * nothing about a sandbox of another principal. */
 void unsupported_explain(struct call *call, const struct http_request *request,
 			 struct error *error);
 extern const struct route exec_routes[];

@@ -1,7 +1,7 @@
-/* The page at `/`, for whoever opens the daemon's address in a browser: what this is, where a token
- * comes from, the URL of MCP and what to put into which client. Anybody may read it: it says
- * nothing of sandboxes, tokens or the host. No script, no form, nothing is loaded. Made for each
- * request, of constants and the address that was asked; nothing blocks. */
+/* The page at `/`, for a browser that opens the daemon's address: what this is, where a token comes
+ * from, the MCP URL and the configuration of each client. Anybody may read it: it contains nothing
+ * about sandboxes, tokens or the host. No script, no form, nothing is loaded. Made for each
+ * request, from constants and the address of the request; nothing blocks. */
 #include "api/routes.h"
 
 #include <openssl/sha.h>
@@ -18,7 +18,7 @@ static const char style[] =
     "pre{padding:.7em;overflow:auto;border:1px solid #888;border-radius:4px}"
     ":root{color-scheme:light dark}";
 
-/* The page is smaller than the buffer: a Host is bounded. */
+/* The page always fits the buffer, since a Host is bounded. */
 static void put(struct buffer *page, const char *html)
 {
 	if (buffer_append_text(page, html) < 0)
@@ -38,7 +38,7 @@ static void put_escaped(struct buffer *page, const char *text)
 	}
 }
 
-/* What is to be copied. */
+/* Text to be copied. */
 static void put_code(struct buffer *page, const struct buffer *code)
 {
 	put(page, "<pre>");
@@ -130,7 +130,7 @@ static void start_page_get(struct call *call)
 	DONE_BUFFER struct buffer page = BUFFER(PAGE_MAX);
 	call_server_url(call, url);
 	put_page(&page, url[0] ? url : "http://localhost");
-	/* The one style sheet may be used, by its hash, and nothing else. */
+	/* Only the one style sheet is allowed, by its hash. */
 	SHA256((const uint8_t *)style, sizeof(style) - 1, hash);
 	base64_encode(hash, sizeof(hash), digest);
 	snprintf(
@@ -142,7 +142,7 @@ static void start_page_get(struct call *call)
 	    {"Content-Security-Policy", policy},
 	    {"X-Content-Type-Options", "nosniff"},
 	    {"Referrer-Policy", "no-referrer"},
-	    /* It depends on the Host that was asked. */
+	    /* It depends on the request's Host. */
 	    {"Cache-Control", "no-store"},
 	};
 	http_respond(call->exchange, 200, "text/html; charset=utf-8", headers, ARRAY_SIZE(headers),

@@ -1,5 +1,5 @@
-/* Start and stop of the domain: store, spawner, reconciliation; messages that the spawner sends
- * unasked; callbacks for a later turn of the loop. Called by the daemon's main. */
+/* Start and stop of the domain: store, spawner, reconciliation; notices of the spawner; callbacks
+ * for a later turn of the loop. Called by the daemon's main. */
 #include "core/core.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ const struct principal *asker_principal(const struct asker *asker)
 
 static void core_run_later(struct core *core)
 {
-	/* Calls that are added meanwhile wait for the next turn. */
+	/* Calls that are added during this turn wait for the next one. */
 	struct list due;
 	list_take_all(&core->private->later, &due);
 	while (!list_empty(&due)) {
@@ -147,7 +147,7 @@ static void on_quit(void *data)
 		core->hooks.quit(core->hooks.data);
 }
 
-/* Tells everybody who waits for it; the sandbox itself goes on. */
+/* Tells all waiting requests of the sandbox that the daemon ends; the sandbox itself continues. */
 static void sandbox_let_go(struct sandbox *sandbox, const struct error *error)
 {
 	link_drop(sandbox, error);
@@ -168,9 +168,9 @@ void core_let_go(struct core *core)
 		code_let_go(core);
 	}
 	core->private->let_go = true;
-	/* For transitions it is as if the spawner were gone: the next daemon finishes them. The
-	 * links are closed, since the next daemon may start before this one has ended: if both
-	 * wrote down what an init says, each would miss what the other was told. */
+	/* Transitions end as if the spawner had exited: the next daemon finishes them. The links
+	 * are closed, since the next daemon may start before this one has ended: if both recorded
+	 * the init's messages, each would miss those that the other one received. */
 	error_set(&error, ERROR_SPAWNER_GONE, RESTARTING);
 	list_each (&core->sandboxes, node) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
@@ -396,7 +396,7 @@ void core_stop(struct core *core)
 		return;
 	private->stopping = true;
 	error_set(&error, ERROR_CANCELLED, "the daemon is stopping");
-	/* After core_let_go() the next daemon may write already. */
+	/* After core_let_go() the next daemon may already write. */
 	if (core->store && !private->let_go)
 		meter_settle(core);
 	create_queue_fail_all(core, &error);

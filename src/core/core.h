@@ -3,11 +3,11 @@
  *
  * Who owns what: a core owns its sandboxes; a sandbox owns its connection to its init, its execs
  * and its file operations. Callers hold borrowed pointers for the length of one call; across loop
- * turns they hold ids, or a watcher/operation that the owner tells of its end.
+ * turns they hold ids, or a watcher or operation that the owner notifies of the end.
  *
  * Asynchronous functions return -1 with *error when they refuse at once (then the callback is never
- * called); else 0, and the callback is called exactly once, never from within the function itself.
- */
+ * called); else 0, and the callback is called exactly once, never from within the function
+ * itself. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,36 +27,36 @@ struct work_share;
 
 #define WORKSPACE_MAX 63
 
-/* Who asks. Made at the edge from a token or from peer credentials. An operation that is recorded
- * in somebody's name takes it as `principal`; NULL is the daemon itself. */
+/* The caller of an operation, made at the edge from a token or from peer credentials. A recorded
+ * operation takes its caller as `principal`; NULL is the daemon itself. */
 struct principal {
 	char workspace[WORKSPACE_MAX + 1];
 	uint32_t scopes;      /* enum scope */
 	struct id token;      /* unset: a local peer */
-	struct id sandbox;    /* may touch this one only, or unset */
+	struct id sandbox;    /* it may only access this sandbox, or unset */
 	int64_t expires_wall; /* of the token; 0 = never */
 	bool local;           /* over the Unix socket, with these credentials */
 	uid_t uid;
 	gid_t gid;
 };
 
-/* The same, kept by what ends in a later turn. */
+/* The caller, kept by operations that end in a later turn. */
 struct asker {
-	bool set; /* else it is the daemon itself */
+	bool set; /* false: the daemon itself */
 	struct principal principal;
 };
 struct asker asker_of(const struct principal *principal);
 const struct principal *asker_principal(const struct asker *asker);
 
-/* What the spawner says that is the main's business. Set in core->hooks before core_start(), which
- * keeps them; any may be NULL. */
+/* Notices of the spawner that main handles. Set in core->hooks before core_start(), which keeps
+ * them; any may be NULL. */
 struct core_hooks {
 	void (*reload)(void *data); /* SPAWN_RELOAD */
 	void (*quit)(void *data);   /* SPAWN_QUIT */
-	/* The spawner is gone. Everybody who waited has been told, no sandbox is touched any more:
-	 * the answers are to be sent, and then the process ends. */
+	/* The spawner has exited. All waiting requests have their answers, and no sandbox is
+	 * changed any more: main sends the answers, and then ends the process. */
 	void (*lost)(void *data);
-	/* Start-up cannot be finished (the spawner speaks another version, a broken store). */
+	/* Start-up failed (the spawner speaks another version, the store is broken). */
 	void (*failed)(void *data, const struct error *error);
 	void *data;
 };
@@ -70,45 +70,44 @@ struct core {
 	struct list sandboxes; /* struct sandbox, live ones, newest last */
 	uint32_t sandbox_count;
 	struct spawn_probe probes[TIER_COUNT];
-	uint64_t programs_hash; /* of the init that boots get and of the spawner's program */
+	uint64_t programs_hash; /* of the init for new boots and of the spawner's program */
 	char rootfs_digest[ROOTFS_DIGEST_TEXT]; /* of the layers that boots get */
 	struct core_private *private;           /* core_private.h */
-	struct work_queue *work;                /* the loop's; made when it is first used */
+	struct work_queue *work;                /* the loop's; made at first use */
 };
 
-/* Connects the pieces and reconciles rows with what the spawner says exists; `ready` is called when
- * requests may come. spawner_fd is the daemon's end of the socket to the spawner. */
+/* Connects the parts and reconciles the rows with the sandboxes that the spawner reports; `ready`
+ * is called when requests may come. spawner_fd is the daemon's end of the socket to the spawner. */
 NODISCARD int core_start(struct core *core, uv_loop_t *loop, const struct config *config,
 			 int spawner_fd, void (*ready)(void *data), void *data,
 			 struct error *error);
-/* Ends the daemon's part and leaves every sandbox as it is. Callbacks that are still owed are
- * called with CANCELLED, watchers are told `forgotten`: so it comes before what they point to is
- * freed. The loop must turn once more (uv_run) to close the handles. */
+/* Ends the daemon's part and leaves every sandbox unchanged. Pending callbacks are called with
+ * CANCELLED, and watchers' `forgotten` is called: so call this before their data is freed. The loop
+ * must turn once more (uv_run) to close the handles. */
 void core_stop(struct core *core);
-/* The end is near and cannot wait for those who still wait: each is told, a command's that it goes
- * on, and no sandbox is touched any more. What follows is core_stop(). */
+/* The daemon must end without waiting for requests: each waiting request is answered (a command's:
+ * that it continues), and no sandbox is changed any more. core_stop() follows. */
 void core_let_go(struct core *core);
 /* Until core_stop(): there are sandboxes and rows to ask for. */
 bool core_running(const struct core *core);
-/* From then on nothing may be begun that a client would wait for: SPAWNER_GONE. */
+/* SPAWNER_GONE after core_let_go(): then nothing may begin for which a client would wait. */
 NODISCARD int core_check_serving(const struct core *core, struct error *error);
-/* The end was asked for: what is ready and nobody's is destroyed, then `done` is called, which may
- * be at once. */
+/* The daemon was told to end: destroys the pool, then calls `done`, possibly at once. */
 void core_end_pool(struct core *core, void (*done)(void *data), void *data);
-/* Why the watchers of a sandbox's execs are told `forgotten`. */
+/* The reason for the `forgotten` calls of the watchers of a sandbox's execs. */
 void core_forgotten_error(const struct core *core, const struct id *sandbox, struct error *error);
-/* New limits and defaults for what is created from now on; directories are not changed. */
+/* New limits and defaults for objects that are created from now on; directories do not change. */
 void core_configure(struct core *core, const struct config *config);
-/* Whose time of the loop it takes to do what they ask (base/work.h): their token's, or their uid's.
- * Counted. */
+/* The share of the loop's time that is charged for the caller's requests (base/work.h): that of its
+ * token, or of its uid. Counted. */
 struct work_share *core_share(struct core *core, const struct principal *principal);
-/* The same for what the sandboxes of a workspace send. */
+/* The same for data from the sandboxes of a workspace. */
 struct work_share *core_share_of_guests(struct core *core, const char *workspace);
-/* A key of this installation by its name, exactly `size` bytes: made once and kept for good. */
+/* A key of this installation by its name, exactly `size` bytes: made once and kept forever. */
 NODISCARD int core_secret(struct core *core, const char *name, size_t size, uint8_t *ret_value,
 			  struct error *error);
-/* No live sandbox (paused and stopped ones are live) and nothing under way. */
+/* True if there is no live sandbox (paused and stopped ones are live) and nothing is under way. */
 bool core_idle(const struct core *core);
-/* What was written last tells; where that failed it is tried again now and then, so that a store
- * that is well again is so for an idle daemon too. */
+/* Did the last write succeed? If it failed, another write is tried from time to time, so that an
+ * idle daemon also notices a recovered store. */
 bool core_store_works(struct core *core);

@@ -1,6 +1,5 @@
-/* What the files of core/ share with each other and with nobody else: what is kept beside the
- * records, and functions that one file has for others. A section names its file; what a file owns
- * is said at its top.
+/* Shared by the files of core/ only: the data beside the records, and functions that one file has
+ * for others. A section names its file; each file's first comment says what it owns.
  *
  * An answer of the spawner finds its sandbox by id, never by pointer: see sandbox_ask(). */
 #pragma once
@@ -27,16 +26,16 @@
 #define SPAWN_BOOT_TIMEOUT_MS 60000 /* many creates at once wait for each other */
 #endif
 #define SAVE_RETRY_MS 1000
-#define REQUEST_RETRY_MS 1000 /* what the spawner did not do */
+#define REQUEST_RETRY_MS 1000 /* repeats what the spawner did not do */
 #define CONNECT_TIMEOUT_MS 10000
 #define CONFIGURE_TIMEOUT_MS 15000
-#define READY_TIMEOUT_MS 10000 /* a request waits so long for a reconnect */
+#define READY_TIMEOUT_MS 10000 /* how long a request waits for a reconnect */
 #define STOP_GRACE_MS 2000
 #define LEFT_RUNNING_TIMEOUT_MS 5000
-#define OVERDUE_GRACE_MS 5000 /* an init that works reports a timed-out exec sooner */
+#define OVERDUE_GRACE_MS 5000 /* a working init reports a timed-out exec sooner */
 #define RECONNECT_MIN_MS 20
 #define RECONNECT_MAX_MS 5000
-#define REFUSED_MAX 3    /* after so many refused connects nobody will listen again */
+#define REFUSED_MAX 3    /* after so many refused connects the init will never listen again */
 #define WAITERS_MAX 1024 /* per sandbox */
 #define OPERATIONS_MAX 64
 #define EXECS_KEPT 64 /* ended ones in memory */
@@ -53,7 +52,7 @@ struct waiter {
 	struct list link;
 	void (*done)(void *data, const struct error *error);
 	void *data;
-	int64_t until; /* CLOCK_BOOTTIME; 0 = as long as it takes */
+	int64_t until; /* CLOCK_BOOTTIME; 0 = no limit */
 	bool wake;     /* of sandbox_ready(): resume a paused sandbox, start a stopped one */
 };
 
@@ -63,19 +62,19 @@ struct spare_work; /* core/exec/log.c */
 /* Log files made ahead, by number. */
 struct log_spares {
 	uint64_t first;
-	uint32_t count, target; /* how many there are, and should be */
+	uint32_t count, target; /* how many exist, and should exist */
 	bool started;           /* leftovers of an earlier daemon have been removed */
 	struct spare_work *work;
 };
 
-/* Logs that wait to be removed. */
+/* Logs to be removed. */
 struct log_removal {
 	struct list link;
 	struct id sandbox;
 	struct id exec; /* unset: all of the sandbox's */
 };
 
-/* A valid token, as it was looked up: a look into the store would be most of the cost of a small
+/* A cached look-up of a valid token: a look-up in the store would be most of the cost of a small
  * request. */
 #define TOKENS_SEEN_MAX 64
 struct token_seen {
@@ -90,18 +89,18 @@ struct token_seen {
  * (core/activity/activity.c). */
 struct activity_head {
 	bool loaded;
-	uint64_t first;  /* the oldest entry that is kept */
+	uint64_t first;  /* the oldest kept entry */
 	uint64_t number; /* 0: no entry yet */
 	uint8_t hash[ACTIVITY_HASH_SIZE];
-	uint64_t dropped; /* entries without room that are not reported yet */
+	uint64_t dropped; /* dropped entries that are not reported yet */
 };
 
-/* Which kinds of sandboxes are asked for, and so made in advance (core/pool/demand.c). */
+/* The kinds of sandboxes that were requested, and so are made in advance (core/pool/demand.c). */
 #define POOL_SHAPES_MAX 8
 #define POOL_DEMAND_WINDOW (10 * NSEC_PER_SEC)
 struct pool_demand {
 	struct pool_row shape;
-	int64_t asked_at;       /* CLOCK_BOOTTIME: the last time; 0: the entry is free */
+	int64_t asked_at;       /* CLOCK_BOOTTIME of the last request; 0: the entry is free */
 	uint32_t count, before; /* creates in this window, and in the one before */
 	uint32_t wanted;
 };
@@ -150,10 +149,11 @@ struct core_private {
 	struct list listed; /* struct host_entry, reconcile.c */
 	bool started, stopping;
 	bool let_go;      /* the next daemon takes over; this one changes nothing more */
-	bool exec_leaves; /* the exec that is being forgotten was removed; its sandbox exists */
+	bool exec_leaves; /* the exec that is being freed was removed by itself; its sandbox still
+			     exists */
 };
 
-/* What is known of a live sandbox beside its record. Owned by it. */
+/* The data of a live sandbox beside its record. Owned by the sandbox. */
 struct sandbox_life {
 	struct sandbox *sandbox;
 	struct workspace *workspace; /* the core owns it */
@@ -161,29 +161,30 @@ struct sandbox_life {
 	struct list by_id, by_name; /* in core_private's buckets */
 	struct transition transition;
 	struct list ready;                 /* struct waiter: sandbox_ready() */
-	char woken_by[ACTIVITY_ACTOR_MAX]; /* whose request waits for it to be woken */
+	char woken_by[ACTIVITY_ACTOR_MAX]; /* the caller whose request waits for it to wake */
 
 	int64_t deadline;      /* CLOCK_BOOTTIME, 0 = none */
 	int64_t active;        /* CLOCK_BOOTTIME of the last activity */
 	int64_t active_stored; /* the wall-clock time that is in the store */
-	int64_t save_at;    /* when to write the row again that could not be written; 0: written */
-	bool execs_unsaved; /* the row of one of its execs could not be written either */
+	int64_t save_at;       /* when to write again a row that could not be written; 0: written */
+	bool execs_unsaved;    /* the row of one of its execs could not be written either */
 
 	int64_t connected_at, reconnect_at;
 	uint32_t reconnect_ms;
-	uint32_t refused;        /* connects in a row, with nobody listening */
+	uint32_t refused;        /* successive refused connects */
 	struct error link_error; /* why there is no link; kind NONE while there is one */
 	bool resyncing;          /* LIST was sent, LIST_END has not come */
 	uint64_t resync_key;     /* execs with a higher key are younger than LIST */
 
-	int64_t orphan_since; /* CLOCK_BOOTTIME: nobody holds its connection; 0 = somebody does */
+	int64_t orphan_since; /* CLOCK_BOOTTIME since when nobody holds its connection; 0 = somebody
+				 does */
 
 	int mount_fds[SANDBOX_MOUNTS_MAX]; /* for START; -1 after a restart of the daemon */
 	uint32_t mount_count;
 
 	struct list watchers;    /* struct sandbox_watcher */
 	struct list drained;     /* struct waiter: sandbox_drain() */
-	struct asker drained_by; /* who asked for the drain */
+	struct asker drained_by; /* the caller of the drain */
 	bool notifying;          /* a later turn tells the watchers */
 
 	struct activity_head activity;
@@ -193,7 +194,7 @@ struct sandbox_life {
 	uint64_t log_bytes_pruned;  /* of all execs, when logs were last pruned */
 	int64_t log_bytes_seen_at;  /* when running execs were last counted */
 	uint32_t exec_rows;
-	bool counters_known;     /* sandbox->counters is of this boot */
+	bool counters_known;     /* sandbox->counters belongs to this boot */
 	struct samples *samples; /* counters.c */
 	bool limits_asked;       /* LIMITS was sent */
 };
@@ -222,7 +223,7 @@ void sandbox_relist(struct sandbox *sandbox);
 void sandbox_set_end(struct sandbox *sandbox, enum end_reason reason, const char *why);
 /* Converts deadline_wall to CLOCK_BOOTTIME. */
 void sandbox_clock_deadline(struct sandbox *sandbox);
-/* Adds to a list of waiters; BUSY when there are too many. */
+/* Adds to a list of waiters; BUSY if there are too many. */
 NODISCARD int waiter_add(struct sandbox *sandbox, struct list *list,
 			 void (*done)(void *data, const struct error *error), void *data,
 			 int64_t until, bool wake, struct error *error);
@@ -230,12 +231,12 @@ NODISCARD int waiter_add(struct sandbox *sandbox, struct list *list,
 void waiter_append(struct sandbox *sandbox, struct list *list,
 		   void (*done)(void *data, const struct error *error), void *data, int64_t until,
 		   bool wake);
-/* Removes the newest of a list: its transition has not begun. */
+/* Removes the newest waiter of a list: its transition has not begun. */
 void waiter_take_back(struct list *list);
 void waiters_finish(struct list *list, const struct error *error);
 void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_monotonic);
 
-/* Calls back in a later turn of the loop, unless the sandbox is gone by then. */
+/* Calls back in a later turn of the loop, unless the sandbox is freed by then. */
 void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox));
 
 /* core/sandbox/spec.c */
@@ -243,27 +244,27 @@ NODISCARD int spec_check(struct core *core, const struct principal *principal,
 			 const struct sandbox_spec *spec, struct sandbox_row *ret_row,
 			 struct error *error);
 
-/* Of a change: checks only what is asked for (not 0). */
+/* For a change: checks only the requested values (not 0). */
 NODISCARD int limits_check_change(const struct sandbox *sandbox, const struct limits *asked,
 				  struct error *error);
 NODISCARD int timeout_check(const struct config *config, uint32_t seconds, struct error *error);
-/* 0 (none) where no time-out is allowed. */
+/* 0 (none) if a sandbox may have no time-out. */
 uint32_t timeout_longest(const struct config *config);
-/* The tier for `auto` on this host; TIER_AUTO where no tier works. */
+/* The tier for `auto` on this host; TIER_AUTO if no tier works. */
 enum tier tier_automatic(const struct core *core);
 
 /* core/sandbox/limits.c: of cpu, memory and pids. */
-/* What it has after a change; 0 = as it is. */
+/* The limits after a change; 0 = unchanged. */
 struct limits limits_changed(const struct limits *has, const struct limits *asked);
 bool limits_same(const struct limits *a, const struct limits *b);
 /* A reply to LIMITS came too late. */
 void limits_late(struct sandbox *sandbox, const struct spawn_message *reply);
-/* At start-up: makes the limits on the host those of the row. */
+/* At start-up: sets the limits on the host to those of the row. */
 void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed);
 
 /* core/sandbox/create.c */
 void create_failed(struct sandbox *sandbox, const struct error *error);
-/* Tells the caller of sandbox_create(), once. */
+/* Answers the caller of sandbox_create(), once. */
 void create_told(struct sandbox *sandbox, const struct error *error);
 
 /* core/sandbox/link.c */
@@ -278,15 +279,15 @@ NODISCARD int link_configure(struct guest_link *link, const struct configure *co
 NODISCARD int sandbox_send(struct sandbox *sandbox, enum frame_type type, uint64_t id,
 			   const void *payload, size_t size, const int *fds, size_t fd_count,
 			   struct error *error);
-/* A boot ends: its init is configured; or its time has passed, or something broke. */
+/* Ends a boot: its init is configured, or its time has passed, or something failed. */
 void boot_done(struct sandbox *sandbox);
-/* Its row says that it runs and its init is configured: user code may run. */
+/* The row says that it runs, and its init is configured: user code may run. */
 void boot_entered(struct sandbox *sandbox);
 void boot_failed(struct sandbox *sandbox, const struct error *error);
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message);
-/* Tells the spawner that a sandbox of the pool has an owner; nobody waits for the answer. */
+/* Tells the spawner that a sandbox of the pool has an owner; nothing waits for the answer. */
 void boot_own(struct sandbox *sandbox);
-/* Keeps descriptors of these folders, in place of earlier ones, as long as the daemon lives. */
+/* Keeps descriptors of these folders instead of earlier ones, until the daemon exits. */
 NODISCARD int folders_keep(struct sandbox *sandbox, const struct mount_spec *mounts, size_t count,
 			   struct error *error);
 /* Does the daemon have the folders that its boot needs? */
@@ -298,11 +299,11 @@ void delete_send(struct sandbox *sandbox);
 /* The spawner has answered DESTROY; the sandbox may be freed. */
 void delete_answered(struct sandbox *sandbox, const struct error *error);
 void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, const char *why);
-/* Its processes are gone. */
+/* Its processes have ended. */
 void sandbox_processes_ended(struct sandbox *sandbox, enum end_cause cause);
 
 /* core/sandbox/wait.c */
-/* Something has changed: tells the watchers in a later turn. */
+/* The sandbox has changed: notifies the watchers in a later turn. */
 void sandbox_notify(struct sandbox *sandbox);
 /* The last call of each watcher: the sandbox has ended, or the daemon ends. */
 void watchers_ended(struct sandbox *sandbox);
@@ -311,12 +312,11 @@ void watchers_lost(struct sandbox *sandbox, const struct error *error);
 int64_t drain_check(struct sandbox *sandbox, int64_t now);
 
 /* core/activity/sandbox.c */
-/* A transition begins: its entry will name who asked for it. */
+/* A transition begins: its entry will name the caller. */
 void activity_transition_by(struct sandbox *sandbox, const struct principal *principal);
 /* The same for a request that will wake it in a later turn. */
 void activity_woken_by(struct sandbox *sandbox, const struct principal *principal);
-/* After a change of row.state from `before`, with that to be done: whether it was worth an entry.
- */
+/* After a change of row.state from `before`, with the action to be done: did it get an entry? */
 bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum sandbox_action action);
 void activity_paused(struct sandbox *sandbox);
 void activity_created(struct sandbox *sandbox, const struct principal *principal);
@@ -328,9 +328,9 @@ void activity_exec_started(struct exec *exec, const struct principal *principal,
 /* After a restart: its start may not have been written. */
 void activity_exec_loaded(struct exec *exec);
 void activity_exec_ended(struct exec *exec);
-/* Hashes what it has printed; true: in a thread, which calls exec_save_end() then. */
+/* Hashes its output; true: in a thread, which then calls exec_save_end(). */
 bool exec_digest_begin(struct exec *exec);
-/* Does not wait for that any longer. */
+/* Does not wait for the thread any longer. */
 void exec_digest_give_up(struct exec *exec);
 
 /* core/activity/file.c */
@@ -349,25 +349,25 @@ void reconcile_done(struct core *core);
 
 /* core/exec/exec.c */
 struct exec *exec_by_key(struct sandbox *sandbox, uint64_t key);
-/* core/exec/frames.c: its end is written, with its entry in the activity. */
+/* core/exec/frames.c: writes its end, with its entry in the activity. */
 void exec_save_end(struct exec *exec);
 struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row);
 void exec_free(struct exec *exec);
-/* Whoever waits for it is told, and it is gone. */
+/* Notifies its watchers, and frees it. */
 void exec_forget(struct exec *exec);
 void exec_notify(struct exec *exec);
-/* Drops ended ones that nobody looks at. */
+/* Frees ended execs without watchers. */
 void exec_trim(struct sandbox *sandbox);
-/* Those that the init may still know, from the store. */
+/* Loads from the store the execs that the init may still know. */
 NODISCARD int exec_load_live(struct sandbox *sandbox, struct error *error);
 bool sandbox_has_running_exec(const struct sandbox *sandbox);
 void exec_link_lost(struct sandbox *sandbox);
-/* Tells the init what the consumers of a lossless exec have. */
+/* Tells the init how much the consumers of a lossless exec have read. */
 void exec_acknowledge(struct exec *exec);
-/* It runs: the signals that waited for that. */
+/* It runs: sends the signals that were held until now. */
 void exec_send_held(struct exec *exec);
 void exec_drained(struct sandbox *sandbox);
-/* False when one of them still cannot be written. */
+/* False if one of them still cannot be written. */
 bool exec_save_again(struct sandbox *sandbox);
 void exec_row_copy(const struct exec_row *from, struct exec_row *ret_row);
 
@@ -380,27 +380,29 @@ struct left_query {
 	void *data;
 	int64_t until; /* CLOCK_BOOTTIME */
 };
-/* Those that have waited too long are told of none; when the next is due, INT64_MAX for never. */
+/* Answers queries that have waited too long with an empty list; returns when the next is due,
+ * INT64_MAX for never. */
 int64_t left_queries_check(struct sandbox *sandbox, int64_t now);
-/* From now on its time-out runs: the init's, and ours should the init not keep to it. */
+/* Its time-out begins: the init's, and the daemon's own in case the init does not enforce it. */
 void exec_watch_time(struct exec *exec);
-/* Ends those of which the init should have told the end; when the next one is due. */
+/* Ends execs whose end the init should have reported; returns when the next is due. */
 int64_t exec_check_overdue(struct sandbox *sandbox, int64_t now);
 bool exec_any_given_up(const struct sandbox *sandbox);
-/* The init breaks the protocol: -1. */
+/* The init violates the protocol: returns -1. */
 int frame_broken(struct error *error, const char *what);
 
 /* core/file/files.c */
 void file_drained(struct sandbox *sandbox);
-/* Operations that the init does nothing about fail; when to look again, INT64_MAX for never. */
+/* Operations on which the init makes no progress fail; returns when to check again, INT64_MAX for
+ * never. */
 int64_t file_check(struct sandbox *sandbox, int64_t now);
-/* It was paused: nothing was to be expected of it meanwhile. */
+/* The sandbox was paused: no progress was expected meanwhile. */
 void file_clock_goes_on(struct sandbox *sandbox);
 
 /* core/exec/left_running.c */
 void left_queries_finish(struct exec *exec, const struct left_process *processes, size_t count,
 			 const struct error *error);
-/* LEFT_RUNNING of the init's. */
+/* The init's answer to LEFT_RUNNING. */
 NODISCARD int left_queries_answer(struct exec *exec, const struct frame *frame,
 				  struct error *error);
 
@@ -411,29 +413,29 @@ void exec_logs_close(struct exec *exec);
 void exec_logs_unlink(struct sandbox *sandbox, const struct id *exec);
 void exec_logs_refresh(struct exec *exec);
 uint64_t exec_logs_size(const struct exec_row *row);
-/* Before an exec begins: how much of its output is kept, as it is asked for or configured, and no
- * more than the sandbox's maximum has left. */
+/* Before an exec begins: determines how much of its output is kept: the requested or configured
+ * size, but no more than the sandbox's remaining maximum. */
 NODISCARD int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec,
 			    struct exec_row *row, struct error *error);
 /* An exec has ended: counts its output and removes the oldest logs above the configured maximum. */
 void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row);
-/* One that runs has printed something: the same. */
+/* A running exec has new output: the same. */
 void exec_logs_grown(struct sandbox *sandbox);
 #define LOG_PATH_MAX (2 * ID_LENGTH + 8)
 void log_path(const struct id *sandbox, const struct id *exec, int stream, char path[LOG_PATH_MAX]);
 NODISCARD int logs_open_directory(struct core *core, struct error *error);
-/* Makes files ahead when there are few; returns at once. */
+/* Makes files in advance when there are few; returns at once. */
 void spares_fill(struct core *core);
-/* An empty log file at that path, from those that were made ahead: its descriptor, or -errno. */
+/* Moves one of the spare log files to that path: returns its descriptor, or -errno. */
 NODISCARD int spare_take(struct core *core, const char *path);
 void spares_stop(struct core *core);
 
 /* core/exec/log_removal.c */
-/* Those of one exec, or with NULL all of the sandbox's. */
+/* Removes the logs of one exec, or with NULL all logs of the sandbox. */
 void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec);
-/* The same at once; may block. Knows nothing but its arguments: called in a thread. */
+/* The same at once; may block. Called in a thread: uses only its arguments. */
 void logs_remove_now(int logs_fd, const struct log_removal *removal);
-/* What is under way ends by itself; the rest is left to the next start. */
+/* A removal under way finishes by itself; the next start removes the rest. */
 void logs_stop(struct core *core);
-/* Directories whose sandbox is not alive any more, and files whose exec has no output. */
+/* Removes directories whose sandbox is not alive, and files whose exec has no output. */
 void logs_remove_strays(struct core *core);

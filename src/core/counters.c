@@ -1,5 +1,5 @@
-/* See counters.h. Called by the edges, by timers.c and with what the spawner says; does not block.
- */
+/* See counters.h. Called by the edges, by timers.c and with answers of the spawner; does not
+ * block. */
 #include "core/counters.h"
 
 #include <stdlib.h>
@@ -9,16 +9,16 @@
 #include "base/statistics.h"
 #include "core/core_private.h"
 
-/* Two looks that are closer than this say nothing about how busy it is. */
+/* Two readings that are closer together say nothing about the cpu's load. */
 #define PERCENT_INTERVAL (500 * NSEC_PER_MSEC)
-/* One in the ring, though others asked in between. */
+/* The minimum distance of readings in the ring, even if clients ask in between. */
 #define RING_INTERVAL ((SAMPLE_INTERVAL_MS - 500) * NSEC_PER_MSEC)
 
 struct samples {
 	struct sample ring[SAMPLES_MAX];
 	uint32_t next, count;
 	int64_t seen_wall;
-	/* From where the cpu's share is counted. */
+	/* Where the measurement of the cpu's share begins. */
 	int64_t base_boot;
 	uint64_t base_cpu_ns;
 	bool base_known;
@@ -96,7 +96,7 @@ static void keep_sample(struct sandbox *sandbox, struct samples *samples, int64_
 	samples->count = MIN(samples->count + 1, (uint32_t)SAMPLES_MAX);
 }
 
-/* Each number with the word whether it is known. */
+/* Takes each number if it is known. */
 static void merge(struct spawn_counters *to, const struct spawn_counters *from)
 {
 	const uint8_t *known = from->known;
@@ -178,7 +178,7 @@ int counters_refresh_all(struct core *core, SANDBOX_DONE, struct error *error)
 	return 0;
 }
 
-/* Is there one whose counters move? */
+/* Is there a sandbox whose counters change? */
 static bool anything_runs(const struct core *core)
 {
 	list_each (&core->sandboxes, node) {
@@ -193,10 +193,10 @@ int64_t counters_tend(struct core *core, int64_t now)
 {
 	struct core_private *private = core->private;
 	struct error error;
-#ifdef CAISSON_FAULT_POINTS /* a test counts who comes to which point */
+#ifdef CAISSON_FAULT_POINTS /* tests count the passes of each fault point */
 	return INT64_MAX;
 #endif
-	/* A state that changes wakes the timers: nothing is asked while nothing runs. */
+	/* A change of state wakes the timers: nothing is requested while no sandbox runs. */
 	if (!anything_runs(core))
 		return INT64_MAX;
 	if (private->sample_at > now)

@@ -1,9 +1,10 @@
 /* The connection to one init, on a raw non-blocking Unix stream socket (descriptors travel with
- * EXEC). Called by core/sandbox/link.c; never blocks. What comes in is framed and its type checked
- * here; payloads are checked by whoever gets the frame. What goes out is queued up to a maximum.
+ * EXEC). Called by core/sandbox/link.c; never blocks. Received data is split into frames and their
+ * types are checked here; the receiver of a frame checks its payload. Data to send is queued up to
+ * a maximum.
  *
- * `closed` is never called from within a function of this file: a failure found while sending waits
- * for the next turn of the loop. */
+ * `closed` is never called from within a function of this file: a failure while sending is reported
+ * in the next turn of the loop. */
 #include "core/guest_link_private.h"
 
 #include <errno.h>
@@ -17,16 +18,16 @@
 #include "base/text.h"
 
 #define QUEUE_MAX (4 * MIB)
-/* Bulk data stops here, so that control frames always find room below QUEUE_MAX. */
+/* The maximum for bulk data, so that control frames always find room below QUEUE_MAX. */
 #define QUEUE_HIGH (1 * MIB)
 #define QUEUE_LOW (256 * KIB)
 #define READ_SIZE (64 * 1024)
-/* A guest may send nothing but tiny frames: of one read, no more are one piece of work. */
+/* A guest may send many tiny frames: one piece of work handles at most so many. */
 #define FRAMES_PER_PIECE 128
 #define CONNECT_RETRY_MS 5
 #define FRAME_FDS_MAX 4
 #define PARTS_MAX 32
-/* More than this does not wait for the end of the loop's turn. */
+/* More data than this is sent at once instead of at the end of the loop's turn. */
 #define GATHERED_MAX (32 * KIB)
 
 struct outgoing {
@@ -43,7 +44,7 @@ static void on_timer(uv_timer_t *timer);
 void error_from_failure(struct error *error, const struct failure *failure)
 {
 	enum error_kind kind = (enum error_kind)failure->kind;
-	/* The rest (who may do what, what the store or the host said) is not an init's to say. */
+	/* An init may not claim the other kinds (about rights, the store or the host). */
 	bool allowed = kind >= ERROR_PROGRAM_NOT_FOUND && kind <= ERROR_CANCELLED;
 	if (!allowed && kind != ERROR_INVALID && kind != ERROR_UNSUPPORTED &&
 	    kind != ERROR_TOO_LARGE && kind != ERROR_LIMIT_EXCEEDED && kind != ERROR_BUSY &&
@@ -108,8 +109,8 @@ static void queue_flush(struct guest_link *link)
 		struct outgoing *first = list_entry(link->queue.next, struct outgoing, link);
 		struct iovec parts[PARTS_MAX];
 		size_t count = 0;
-		/* Frames go together, but one with descriptors alone: those travel with its first
-		 * byte. */
+		/* Frames are sent together, except those with descriptors, which travel with a
+		 * frame's first byte. */
 		list_each (&link->queue, node) {
 			struct outgoing *outgoing = list_entry(node, struct outgoing, link);
 			if (count == PARTS_MAX || (count > 0 && outgoing->fd_count > 0))
@@ -142,7 +143,7 @@ static void queue_flush(struct guest_link *link)
 	}
 }
 
-/* Sends what waits, and waits itself where the socket is full. */
+/* Sends the queue, and waits if the socket is full. */
 static void queue_send(struct guest_link *link)
 {
 	queue_flush(link);
@@ -190,8 +191,8 @@ int guest_frame_queue(struct guest_link *link, enum frame_type type, uint64_t id
 		outgoing->fds[outgoing->fd_count++] = fd;
 	}
 	link->unanswered = true;
-	/* The first of a turn of the loop goes at once, so that the init can begin; the others wait
-	 * for the turn's end and go together. */
+	/* The first frame of a turn of the loop is sent at once, so that the init can begin; the
+	 * others are sent together at the turn's end. */
 	bool later = uv_is_active((uv_handle_t *)&link->turn) && link->queued <= GATHERED_MAX;
 	if (!link->blocked && !later && link->state != LINK_CONNECTING) {
 		queue_send(link);
@@ -213,7 +214,7 @@ int guest_link_send(struct guest_link *link, enum frame_type type, uint64_t id, 
 		*error = link->error;
 		return -1;
 	}
-	/* Before HELLO is answered nobody knows whom this would reach. */
+	/* Before HELLO is answered, the peer is unknown. */
 	if (link->state != LINK_OPEN)
 		return error_set(error, ERROR_GUEST_GONE,
 				 "the connection to the sandbox's init is being made");
@@ -286,7 +287,7 @@ static void frame_handle(struct guest_link *link, const struct frame *frame)
 	case FRAME_PONG:
 		guest_ping_answered(link, frame);
 		return;
-	/* What an init may send once the connection is open. */
+	/* The frames that an init may send once the connection is open. */
 	case FRAME_CONFIGURED:
 	case FRAME_REFUSED:
 	case FRAME_STARTED:
@@ -310,9 +311,9 @@ static void frame_handle(struct guest_link *link, const struct frame *frame)
 	}
 }
 
-/* Handles the whole frames of what has come, up to a piece of work. What is left of the last one
- * stays: thousands of idle links must not keep a buffer each. False: it is longer than any may be.
- */
+/* Handles the complete received frames, up to one piece of work. Keeps only an incomplete last
+ * frame: thousands of idle links must not keep a buffer each. False: the frame is longer than the
+ * maximum. */
 static bool frames_take(struct guest_link *link, const char *data, size_t size)
 {
 	bool kept = link->in.size > 0;
@@ -358,7 +359,7 @@ bool guest_link_read(struct guest_link *link)
 		(void)frames_take(link, NULL, 0);
 		return true;
 	}
-	/* Without a control buffer the kernel drops any descriptor that comes along. */
+	/* Without a control buffer the kernel drops any received descriptor. */
 	ssize_t got;
 	do
 		got = recv(link->fd, arrived, READ_SIZE, 0);
@@ -372,7 +373,7 @@ bool guest_link_read(struct guest_link *link)
 	return got == READ_SIZE || link->more;
 }
 
-/* While the socket has more, libuv says so again; of what was read already, nobody else does. */
+/* libuv reports again while the socket has more data, but not for data that was read already. */
 static void on_turn_to_read(struct work *work)
 {
 	struct guest_link *link = container_of(work, struct guest_link, work);
@@ -394,7 +395,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 		return;
 	queue_flush(link);
 	watch(link);
-	/* Room is never gone without the socket being full, so this is where it comes back. */
+	/* Only a full socket exhausts the room, so this is where it comes back. */
 	if (link->throttled && link->queued < QUEUE_LOW && link->state == LINK_OPEN) {
 		link->throttled = false;
 		if (link->callbacks.drained)
@@ -566,7 +567,7 @@ void guest_link_free(struct guest_link *link)
 	if (!link || link->freed)
 		return;
 	guest_echoes_lose(link);
-	/* What waits for the turn's end was said. */
+	/* The data that waits for the turn's end was announced. */
 	if (uv_is_active((uv_handle_t *)&link->turn))
 		queue_flush(link);
 	link->freed = true;

@@ -1,12 +1,13 @@
-/* Is the init there? Pings go out only while something is unanswered, so that an idle sandbox costs
- * nothing. Called by guest_link.c, and for a link in doubt by exec/frames.c; nothing blocks. */
+/* Checks that the init responds. Pings are sent only while something is unanswered, so that an idle
+ * sandbox costs nothing. Called by guest_link.c, and for a link in doubt by exec/frames.c; nothing
+ * blocks. */
 #include "base/clock.h"
 #include "core/guest_link_private.h"
 
 #define PING_INTERVAL_MS 10000
 #define PING_TIMEOUT_MS 30000
 #define DOUBT_TIMEOUT_MS 10000
-/* When a link is in doubt, what has come is read, up to so many pieces. */
+/* If a link is in doubt, received data is read first, up to so many pieces. */
 #define PIECES_IN_DOUBT 8
 
 static void ping_send(struct guest_link *link)
@@ -33,7 +34,7 @@ void guest_link_doubt(struct guest_link *link)
 	link->doubted = true;
 	if (link->ping_sent == 0)
 		ping_send(link);
-	/* The loop's clock is behind: a timer may fire a moment early. */
+	/* The loop's clock lags: a timer may fire a moment early. */
 	if (link->state == LINK_OPEN)
 		guest_link_set_timer(link, DOUBT_TIMEOUT_MS + 100);
 }
@@ -80,7 +81,7 @@ void guest_ping_check(struct guest_link *link)
 	int64_t now = clock_boot();
 	int64_t allowed = link->doubted ? DOUBT_TIMEOUT_MS : PING_TIMEOUT_MS;
 	if (link->ping_sent != 0 && now - link->ping_sent >= allowed * NSEC_PER_MSEC) {
-		/* It may be us who were asleep: the answer can be waiting in the socket. */
+		/* This daemon may have been suspended: the answer can be waiting in the socket. */
 		for (int i = 0; i < PIECES_IN_DOUBT && guest_link_read(link); i++)
 			;
 		if (link->ping_sent != 0 && link->state == LINK_OPEN && !link->freed)
@@ -90,7 +91,7 @@ void guest_ping_check(struct guest_link *link)
 	}
 	if (link->state != LINK_OPEN || link->freed)
 		return;
-	/* Whole frames that were read: no event will tell of them. */
+	/* Complete frames that were read already: no event will report them. */
 	if (link->more)
 		work_wait(&link->work, link->share);
 	if (link->ping_sent == 0 && (link->unanswered || !list_empty(&link->queue)))

@@ -71,7 +71,7 @@ static bool load_row(void *data, const struct sandbox_row *row)
 	return true;
 }
 
-/* Its processes are gone, its files exist. */
+/* Its processes have ended, its files exist. */
 static void reconcile_stopped(struct sandbox *sandbox)
 {
 	if (sandbox->row.state != SANDBOX_STOPPED) {

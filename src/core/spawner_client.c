@@ -1,7 +1,7 @@
 /* The daemon's side of the socket to the spawner: requests out, replies matched by number, events
  * passed on. Called by sandbox*.c and core.c; never blocks. The spawner is trusted (it is root and
- * the same binary), but a message of another size or type means another version: the socket is
- * given up then, as when the spawner has died. */
+ * the same binary), but a message of another size or type means another version: then the socket is
+ * abandoned, as after the spawner's death. */
 #include "core/spawner_client.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "proto/spawn_fault.h"
 
-/* Far above what the sandboxes of one host can ask for at once. */
+/* Far more than the sandboxes of one host can cause at once. */
 #define PENDING_MAX 16384
 #define RECEIVE_BATCH 64
 
@@ -93,7 +93,8 @@ static void finish(struct spawner_client *client, struct pending *pending,
 	}
 }
 
-/* It is told so, and remembered for the reply: what the spawner does about it, it does. */
+/* Its caller gets TIMED_OUT; the entry stays for the reply, since the spawner still handles the
+ * request. */
 static void time_out(struct pending *pending)
 {
 	void (*done)(void *, const struct spawn_message *, const struct error *) = pending->done;
@@ -115,7 +116,7 @@ static void fail_all(struct spawner_client *client, const char *why)
 		       &error);
 }
 
-/* The socket is of no use any more: every request fails, then `lost` is told. */
+/* The socket is unusable: every request fails, then `lost` is called. */
 static void give_up(struct spawner_client *client, const char *why)
 {
 	if (client->lost || client->closing)
@@ -213,8 +214,8 @@ static void on_readable(struct spawner_client *client)
 	}
 }
 
-/* Is it the socket that is of no use any more, or only this message that did not go (no descriptor
- * free, too many on their way)? */
+/* Is the socket itself unusable, or was only this message not sent (no free descriptor, too many in
+ * transit)? */
 static bool socket_broken(int result)
 {
 	return result == -EPIPE || result == -ECONNRESET || result == -ENOTCONN ||

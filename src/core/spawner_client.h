@@ -1,6 +1,6 @@
-/* The daemon's side of the socket to the spawner: sends requests, matches replies, passes on what
- * comes unasked. When the spawner is gone every pending request fails with SPAWNER_GONE and `lost`
- * is called: the daemon exits then, and whoever starts the spawner again starts it too. */
+/* The daemon's side of the socket to the spawner: sends requests, matches replies, passes on
+ * notices. When the spawner has exited, every pending request fails with SPAWNER_GONE and `lost` is
+ * called: then the daemon exits, and the next spawner starts a new one. */
 #pragma once
 
 #include <uv.h>
@@ -12,24 +12,23 @@ struct spawner_client;
 
 struct spawner_callbacks {
 	void (*ended)(void *data, const struct id *sandbox, const struct spawn_ended *ended);
-	/* Of a request for the counters of all: before its reply. */
+	/* For a request for all counters: called before its reply. */
 	void (*counted)(void *data, const struct id *sandbox,
 			const struct spawn_counters *counters);
 	void (*listed)(void *data, const struct id *sandbox, const struct spawn_listed *listed);
 	void (*reload)(void *data);
 	void (*quit)(void *data);
 	void (*lost)(void *data);
-	/* The reply to a request of that type (enum spawn_type) whose `done` had TIMED_OUT before.
-	 */
+	/* The reply to a request of that type (enum spawn_type) after its `done` had TIMED_OUT. */
 	void (*late)(void *data, uint32_t type, const struct spawn_message *reply);
 };
 
 struct spawner_client *spawner_client_new(uv_loop_t *loop, int fd,
 					  const struct spawner_callbacks *callbacks, void *data);
-/* Requests that wait fail with SPAWNER_GONE; `lost` is not called. */
+/* Waiting requests fail with SPAWNER_GONE; `lost` is not called. */
 void spawner_client_free(struct spawner_client *client);
 
-/* For how long the oldest question that it should answer at once has waited; nanoseconds. */
+/* How long the oldest request that the spawner should answer at once has waited; nanoseconds. */
 int64_t spawner_client_waiting(const struct spawner_client *client);
 
 /* Sends message (its `request` is filled in) with descriptors (not taken), and calls `done` with

@@ -1,5 +1,5 @@
 /* The one timer of core/: deadlines, idle time-outs, time-outs of requests, retries, reconnects,
- * pruning. Code that needs something later calls timers_wake_at(). When the timer fires, every
+ * pruning. Code that must be called later calls timers_wake_at(). When the timer fires, every
  * sandbox is checked and the next time is computed, so that nothing has to be cancelled. Runs in
  * the loop; blocks for the store only. */
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "core/account/token.h"
 
 #define PRUNE_INTERVAL (3600 * NSEC_PER_SEC)
-#define PRUNE_AGAIN (100 * NSEC_PER_MSEC) /* while there is more: other work comes in between */
+#define PRUNE_AGAIN (100 * NSEC_PER_MSEC) /* while there are more: other work in between */
 #define NEVER INT64_MAX
 
 static void on_timer(uv_timer_t *timer);
@@ -47,8 +47,7 @@ static int64_t sandbox_check_deadline(struct sandbox *sandbox, int64_t now)
 	return NEVER;
 }
 
-/* If that fails (a host without a freezer, a full disk) it is tried again after another idle time.
- */
+/* If that fails (a host without a freezer, a full disk) it is repeated after another idle time. */
 static int64_t sandbox_pause_idle(struct sandbox *sandbox, int64_t now, int64_t allowed)
 {
 	struct error error;

@@ -1,5 +1,5 @@
-/* Who asks, and may they. Called by the router for every request, before anything else of it is
- * looked at. A token is checked against the store (a fraction of a millisecond). */
+/* Authentication and authorization. Called by the router for every request, before anything else of
+ * it is examined. A token is checked against the store (a fraction of a millisecond). */
 #include "edge/call.h"
 
 #include <errno.h>
@@ -14,8 +14,7 @@
 
 #define DEFAULT_WORKSPACE "default"
 
-/* What is still open with it, a stream or a command that is waited for, ends as if the client had
- * gone. */
+/* Open streams and waiting requests of the token end as if the client had disconnected. */
 static void token_ended(struct token_watcher *watcher)
 {
 	struct call *call = container_of(watcher, struct call, watcher);
@@ -52,8 +51,8 @@ static int by_token(struct call *call, const char *header, struct error *error)
 #define BEARER_PROTOCOL "caisson.bearer."
 #define BEARER_ROOM 256
 
-/* A browser cannot give a WebSocket a header of its own: there the token is one of the subprotocols
- * that it offers (and that is never sent back). As the header would be, or NULL. */
+/* A browser cannot add headers to a WebSocket: there the token is one of the offered subprotocols
+ * (and is never sent back). In the form of the header, or NULL. */
 static const char *bearer_of_socket(struct call *call, const char *offered,
 				    char header[BEARER_ROOM])
 {
@@ -73,9 +72,8 @@ int authenticate(struct call *call, struct error *error)
 	const char *header = http_header(call->exchange, "authorization");
 	const char *offered = http_header(call->exchange, "sec-websocket-protocol");
 	char room[BEARER_ROOM];
-	/* On the Unix socket the kernel says who the peer is. Whoever could replace the daemon
-	 * anyway (root, its own user, the owner of the directory that its socket is in) needs no
-	 * token. */
+	/* On the Unix socket the kernel reports the peer. A peer that could replace the daemon
+	 * anyway (root, its own user, the owner of the socket's directory) needs no token. */
 	bool trusted = peer->is_unix &&
 		       (peer->uid == 0 || peer->uid == geteuid() || peer->uid == call->edge->owner);
 	if (call->authenticated)
@@ -99,7 +97,7 @@ int authenticate(struct call *call, struct error *error)
 					 "subprotocol " BEARER_PROTOCOL "TOKEN");
 		return error_set(error, ERROR_UNAUTHENTICATED, "this request needs a token");
 	}
-	/* Credentials of a Unix peer count beside a token too: they say whose mounts it brings. */
+	/* Credentials of a Unix peer also count beside a token: they say whose mounts it brings. */
 	call->principal.local = peer->is_unix;
 	call->principal.uid = peer->uid;
 	call->principal.gid = peer->gid;
@@ -109,7 +107,7 @@ int authenticate(struct call *call, struct error *error)
 
 void call_find_share(struct call *call)
 {
-	struct error ignored; /* told when its turn comes */
+	struct error ignored; /* reported later */
 	if (authenticate(call, &ignored) < 0) {
 		call->share = work_share_hold(http_share(call->exchange));
 		return;

@@ -1,7 +1,7 @@
-/* The life of one request (call.h says the rules), what every handler asks of it, and its answer:
+/* The life of one request (call.h has the rules), functions for every handler, and its answer:
  * JSON, the one error shape, headers that belong to a status. Every error of the API goes through
- * reply_error(), and is mapped by the table alone. Called by the router and the handlers, on the
- * loop; nothing blocks. */
+ * reply_error(), and only the table maps it. Called by the router and the handlers, on the loop;
+ * nothing blocks. */
 #include "edge/call.h"
 
 #include <stdio.h>
@@ -180,7 +180,7 @@ bool call_upgrades(const struct call *call, const char *protocol)
 
 bool call_wants_events(const struct call *call)
 {
-	/* Who takes JSON as well gets what is simpler. */
+	/* A client that also accepts JSON gets JSON. */
 	return (call_accepts(call, "text/event-stream") ||
 		call_accepts(call, "application/x-ndjson")) &&
 	       !call_accepts(call, "application/json");
@@ -204,7 +204,7 @@ void call_server_url(const struct call *call, char url[SERVER_URL_MAX])
 int call_fields(struct call *call, void *into, struct error *error)
 {
 	if (!call->route->body)
-		abort(); /* its row in the table of routes lacks it */
+		abort(); /* the row in the table of routes lacks it */
 	return fields_parse(call->body, call->route->body, FIELDS_REST, &call->core->config, into,
 			    error);
 }
@@ -242,13 +242,13 @@ void put_error(struct json_writer *writer, const struct error *error, const char
 	put_object_end(writer);
 }
 
-/* What a client can act upon by header alone. Returns how many were filled. */
+/* Headers for errors that a client can handle by header alone. Returns their number. */
 static size_t error_headers(const struct call *call, const struct error *error,
 			    struct http_header headers[1], char text[128])
 {
 	const struct error_info *info = error_info(error->kind);
 	if (info->http_status == 401) {
-		/* RFC 6750: no error code where no token was sent. */
+		/* RFC 6750: no error code if no token was sent. */
 		bool sent = http_header(call->exchange, "authorization") != NULL;
 		headers[0] = (struct http_header){
 		    "WWW-Authenticate", sent ? "Bearer realm=\"caisson\", error=\"invalid_token\""
@@ -282,7 +282,7 @@ void reply_error(struct call *call, const struct error *error)
 	const struct error_info *info = error_info(error->kind);
 	statistics.errors[error->kind]++;
 	const struct http_request *request = http_request(call->exchange);
-	/* 501 is what the client asked for, not what went wrong here. */
+	/* 501 is due to the client's request, not to a failure here. */
 	if (info->http_status >= 500 && info->http_status != 501)
 		log_warning("request %s: %s %s: %d %s: %s", call->request_id, request->method,
 			    call->route ? call->route->pattern : "", info->http_status, info->code,

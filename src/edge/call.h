@@ -2,13 +2,13 @@
  *     parse -> (call_ready) -> act -> reply
  * and all of them share the rules here.
  *
- * Life: a call is counted. The exchange holds one reference, until the answer is whole or the
- * client is gone; whoever gave `call` to the domain as callback data holds another until that
- * callback came. `exchange` is NULL from the moment nobody is there to answer: a callback that
- * finds it NULL releases and returns.
+ * Life: a call is counted. The exchange holds one reference, until the answer is complete or the
+ * client is gone; code that gives `call` to the domain as callback data holds another until that
+ * callback came. `exchange` becomes NULL when there is no client to answer any more: a callback
+ * then only releases and returns.
  *
- * When the client goes away first, `on_gone` is called once (exchange is NULL by then): it cancels
- * what is under way and drops the references it held for that. */
+ * If the client disconnects first, `on_gone` is called once (exchange is NULL by then): it cancels
+ * the operations under way and drops their references. */
 #pragma once
 
 #include <jansson.h>
@@ -41,12 +41,12 @@ struct call {
 	bool authenticated;
 	struct token_watcher watcher; /* its token, while the call is open */
 	struct work work;             /* its handler, while that waits for its turn */
-	struct work_share *share;     /* whose time it takes: its token's */
+	struct work_share *share; /* the share of the loop's time that is charged: its token's */
 	char request_id[HTTP_REQUEST_ID_SIZE];
 	char allow[CALL_ALLOW_MAX]; /* the methods of the path, after METHOD_NOT_ALLOWED */
 	char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX];
 	struct id sandbox;
-	struct buffer raw; /* the JSON body as it comes */
+	struct buffer raw; /* the received part of the JSON body */
 	json_t *body;
 	void (*act)(struct call *call, struct sandbox *sandbox);
 	char *query; /* decoded text of its parameters */
@@ -64,45 +64,47 @@ struct call {
 struct call *call_new(struct edge *edge, struct http_exchange *exchange);
 struct call *call_hold(struct call *call);
 void call_release(struct call *call);
-/* The answer is whole: the exchange is not ours any more. */
+/* The answer is complete: the exchange must not be used any more. */
 void call_answered(struct call *call);
-/* The fields of the JSON body by the route's table; on failure the caller replies. */
+/* Reads the fields of the JSON body by the route's table; on failure the caller replies. */
 NODISCARD int call_fields(struct call *call, void *into, struct error *error);
 /* The query by the route's table, once; its text is borrowed from the call. On failure the caller
  * replies. */
 NODISCARD int call_query(struct call *call, void *into, struct error *error);
-/* The sandbox of this call, or NULL after an error reply (it is gone by now). */
+/* The sandbox of this call, or NULL after an error reply (it has ended by now). */
 struct sandbox *call_sandbox(struct call *call);
-/* Makes the sandbox ready (a caller who may write also wakes it), then calls act; replies on
+/* Makes the sandbox ready (a caller that may write also wakes it), then calls act; replies on
  * failure. */
 void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox *sandbox));
 
-/* Goes on with a long answer in another turn of the loop, so that other requests come in between;
- * not where the client, or the store, is gone by then. */
+/* Continues a long answer in another turn of the loop, so that other requests are handled in
+ * between; not called if the client, or the store, is gone by then. */
 void call_next_turn(struct call *call, void (*go)(struct call *call));
 
-/* Does the Accept header name that type? Does it ask for an upgrade to that protocol alone? */
+/* Does the Accept header name that type? Does the client request an upgrade to exactly that
+ * protocol? */
 bool call_accepts(const struct call *call, const char *type);
 bool call_upgrades(const struct call *call, const char *protocol);
-/* Does the client ask for events, or lines of JSON? */
+/* Does the client request events, or lines of JSON? */
 bool call_wants_events(const struct call *call);
 /* The Idempotency-Key of this request, or NULL (edge/idempotency.h). */
 const char *call_idempotency_key(const struct call *call);
 
-/* "http://HOST:PORT" as the client wrote it; over the Unix socket that of the TCP port, or "" where
- * there is none. */
+/* "http://HOST:PORT" as in the client's request; over the Unix socket that of the TCP port, or ""
+ * without one. */
 void call_server_url(const struct call *call, char url[SERVER_URL_MAX]);
 
 /* --- authentication.c --- */
-/* Once it was done it stays so. */
+/* Does nothing if it was done before. */
 NODISCARD int authenticate(struct call *call, struct error *error);
-/* From then on the time of the call, and of its connection, is its token's, or its local user's. */
+/* From then on the time of the call, and of its connection, is charged to its token, or to its
+ * local user. */
 void call_find_share(struct call *call);
-/* The end of the principal's token ends the call, and so does that time (0: none). */
+/* The call ends with the principal's token, and at that time (0: none). */
 void call_watch_token(struct call *call, int64_t until_wall);
 
 #define REPLY_MAX (60 * MIB) /* one JSON answer in memory */
-/* Answers with what was written (and frees the buffer). */
+/* Answers with the written JSON (and frees the buffer). */
 void reply_json(struct call *call, int status, struct json_writer *writer);
 void reply_error(struct call *call, const struct error *error);
 void reply_empty(struct call *call, int status); /* 204 and the like */

@@ -1,5 +1,5 @@
-/* See exec_follower.h. Called by the forms in which output is streamed, on the loop; nothing blocks
- * but reads from the page cache. */
+/* See exec_follower.h. Called by all forms of streamed output, on the loop; nothing blocks but
+ * reads from the page cache. */
 #include "edge/exec_follower.h"
 
 #include "base/text.h"
@@ -36,7 +36,7 @@ bool exec_follower_pull(struct exec_follower *follower, enum exec_stream stream,
 	return whole > 0 || gap > 0;
 }
 
-/* Of a running exec only what the init has told of; afterwards all that the log has. */
+/* For a running exec only the output that the init has reported; after its end the whole log. */
 static bool follower_pull_known(struct exec_follower *follower, enum exec_stream stream)
 {
 	struct exec *exec = follower->exec;

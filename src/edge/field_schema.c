@@ -1,5 +1,5 @@
-/* Tables of fields as JSON schemas (fields.h): what MCP lists, and what the gate of the OpenAPI
- * document compares. Pure. */
+/* Converts tables of fields to JSON schemas (fields.h): MCP lists them, and the gate of the OpenAPI
+ * document compares them. Pure. */
 #include "edge/fields.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ void put_fields(struct json_writer *writer, const char *key, const struct field 
 	put_object_end(writer);
 }
 
-/* MCP tells types, words and sentences, and leaves the bounds to the errors. */
+/* MCP's schemas have types, words and sentences; bounds only appear in errors. */
 static void put_shape(struct json_writer *writer, const struct field *field, enum field_form form)
 {
 	static const char *const types[FIELD_QUERY_PAIRS + 1] = {
@@ -139,7 +139,7 @@ void put_field(struct json_writer *writer, const char *key, const struct field *
 		put_json(writer, NULL, field->shape, strlen(field->shape));
 	else
 		put_shape(writer, field, form);
-	/* Of a parameter it stands beside the schema. */
+	/* For a parameter it is beside the schema. */
 	if (sentence && form != FIELDS_QUERY)
 		put_text(writer, "description", sentence);
 	put_object_end(writer);

@@ -1,5 +1,5 @@
-/* Tables of fields as parsers (fields.h). Called by every handler that takes something; works on
- * memory, nothing blocks. */
+/* Tables of fields as parsers (fields.h). Called by every handler with input; works on memory,
+ * nothing blocks. */
 #include "edge/fields.h"
 
 #include <ctype.h>
@@ -184,7 +184,7 @@ static int take(const struct field *field, json_t *value, const struct config *c
 
 /* --- what was meant --- */
 
-/* What a name is called here by those who know it from another system. */
+/* Names that users of other systems know, and our names for them. */
 static const struct {
 	const char *theirs, *ours;
 } known_elsewhere[] = {
@@ -263,7 +263,7 @@ const struct field *field_find(const struct field *fields, enum field_form form,
 	return field;
 }
 
-/* How many letters have to be put in, taken out or changed; the case does not count. */
+/* How many letters must be inserted, removed or changed, ignoring case. */
 static size_t edits_between(const char *a, const char *b)
 {
 	enum { LENGTH_MAX = 32 };
@@ -299,7 +299,7 @@ static const struct field *field_meant(const struct field *fields, enum field_fo
 	}
 	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));) {
 		size_t edits = edits_between(name, field->name);
-		/* Two letters of three are no misspelling. */
+		/* Two different letters of three are not a misspelling. */
 		if (edits < distance && edits * 2 < strlen(field->name)) {
 			nearest = field;
 			distance = edits;
@@ -318,7 +318,7 @@ static int refuse_unknown(const struct field *fields, enum field_form form, cons
 	return error_set(error, ERROR_INVALID, "unknown field `%.100s`", name);
 }
 
-/* A number, a truth or a list that was written as text: what models do. NULL: it is not one. */
+/* A number, boolean or list that was written as text, as models do. NULL: it is not one. */
 static json_t *value_meant(const struct field *field, const char *text, size_t size)
 {
 	struct error ignored;
@@ -346,7 +346,7 @@ static json_t *value_meant(const struct field *field, const char *text, size_t s
 	case FIELD_STRUCT:
 	case FIELD_PAIRS:
 	case FIELD_ARRAY:
-		/* The strict reader reads objects: it is made a member of one. */
+		/* The strict reader reads objects, so the text is made a member of one. */
 		if (buffer_printf(&wrapped, "{\"v\":%.*s}", (int)size, text) == 0 &&
 		    json_parse(wrapped.data, wrapped.size, &inner, &ignored) == 0) {
 			value = json_incref(json_object_get(inner, "v"));
@@ -367,7 +367,7 @@ static json_t *value_meant(const struct field *field, const char *text, size_t s
 	return value;
 }
 
-/* Numbers and truths as a shell's variable would hold them. */
+/* Converts numbers and booleans to the text of a shell variable. */
 static void pairs_to_text(json_t *json)
 {
 	const char *key;

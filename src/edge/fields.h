@@ -28,13 +28,13 @@ enum field_type {
 	FIELD_BOOL,   /* bool; with `bit`, that bit of a uint32_t */
 	FIELD_UINT,   /* uint64_t, uint32_t or uint16_t; min..max, then times `unit` */
 	FIELD_INT,    /* int64_t; any sign */
-	FIELD_NUMBER, /* double; at least 0, finite; max is only told */
-	FIELD_MILLI,  /* uint32_t, thousandths of the number that is given; min..max thousandths */
+	FIELD_NUMBER, /* double; at least 0, finite; max is only in the description */
+	FIELD_MILLI,  /* uint32_t, thousandths of the given number; min..max thousandths */
 	FIELD_OBJECT, /* json_t *, borrowed; `inner` describes it */
 	FIELD_STRUCT, /* a struct, which `inner` fills from an object */
-	FIELD_PAIRS,  /* json_t *, borrowed: an object of strings; max is only told */
+	FIELD_PAIRS,  /* json_t *, borrowed: an object of strings; max is only in the description */
 	FIELD_ARRAY,  /* json_t *, borrowed; of `words`, of objects by `inner`, else of strings; min
-		       * and max, the number of its items, are only told */
+			 and max, the number of its items, are only in the description */
 	FIELD_ANY,    /* json_t *, borrowed */
 	FIELD_ROWS,   /* the rows of `inner` stand here, without those that `words` names; they fill
 		       * the struct that is the member. `inner` has no row of this type. */
@@ -46,34 +46,34 @@ enum field_type {
 
 enum field_flag {
 	FIELD_REQUIRED = 1 << 0,
-	FIELD_REST_ONLY = 1 << 1,     /* MCP does not know it */
-	FIELD_MCP_ONLY = 1 << 2,      /* REST does not know it */
-	FIELD_MCP_MIN = 1 << 3,       /* `min` is told by MCP too, which tells no other bound */
-	FIELD_WORDS_TOLD = 1 << 4,    /* `words` are only told: others get an answer of their own */
-	FIELD_REQUIRED_TOLD = 1 << 5, /* so is that it is required */
+	FIELD_REST_ONLY = 1 << 1,     /* not in MCP */
+	FIELD_MCP_ONLY = 1 << 2,      /* not in REST */
+	FIELD_MCP_MIN = 1 << 3,       /* MCP describes `min` too; it describes no other bound */
+	FIELD_WORDS_TOLD = 1 << 4,    /* `words` are only described: others get their own answer */
+	FIELD_REQUIRED_TOLD = 1 << 5, /* required, but only in the description */
 	FIELD_NULLS = 1 << 6, /* null counts as given; of a FIELD_PAIRS, values may be null */
 };
 
 struct field {
 	const char *name;
 	enum field_type type;
-	uint16_t at, size; /* the member that it fills */
+	uint16_t at, size; /* the member to fill */
 	uint32_t flags;
-	uint64_t min, max; /* max 0: no bound of its own */
+	uint64_t min, max; /* max 0: no bound */
 	uint64_t unit;     /* 0 is 1 */
-	uint64_t fallback; /* of a FIELD_UINT that is not given */
+	uint64_t fallback; /* of a FIELD_UINT that is missing */
 	uint32_t bit;
-	/* 0, or FIELD_GIVEN() of a bool that is told whether it was given; with `bit`, of a
-	 * uint32_t whose bit is. */
+	/* 0, or FIELD_GIVEN() of a bool that records whether it was given; with `bit`, of a
+	 * uint32_t whose bit does. */
 	uint16_t given;
-	const char *words; /* "a,b": nothing else is taken */
+	const char *words; /* "a,b": no other value is accepted */
 	uint64_t (*max_here)(
-	    const struct config *config); /* this host's own, told in place of max */
+	    const struct config *config); /* this host's maximum, described instead of max */
 	const char *of;                   /* what is counted, for the error */
 	const struct field *inner;
-	const char *shape; /* members of its JSON schema, where type and bounds cannot say it */
+	const char *shape; /* members of its JSON schema that type and bounds cannot express */
 	const char *fallback_text; /* of a FIELD_TEXT that is not given */
-	const char *rest, *mcp;    /* what each tells about it; NULL: its name says enough */
+	const char *rest, *mcp;    /* its description in each; NULL: the name is sufficient */
 };
 
 /* type, at and size of a row. A member of another C type does not compile. */
@@ -126,11 +126,11 @@ struct query_pairs {
 enum field_form {
 	FIELDS_REST,
 	FIELDS_QUERY, /* REST's, in the URL */
-	FIELDS_MCP,   /* lenient: a number or a list that is written as text is taken as meant */
+	FIELDS_MCP,   /* lenient: accepts a number or a list that is written as text */
 };
 
-/* Fills `into` with what the object has; null counts as not given. What is not given stays as it
- * was, or is `fallback`. INVALID names the field. config: NULL, or whose max_here is told.
+/* Fills `into` with the values of the object; null counts as missing. A missing field keeps its
+ * value, or gets `fallback`. INVALID names the field. config: NULL, or the source of max_here.
  * FIELDS_MCP may change the object. */
 NODISCARD int fields_parse(const json_t *object, const struct field *fields, enum field_form form,
 			   const struct config *config, void *into, struct error *error);
@@ -154,7 +154,7 @@ NODISCARD int fields_parse_query(const char *query, const struct field *fields, 
 /* The text of a FIELD_TIME; -EINVAL. */
 NODISCARD int field_time_parse(const char *text, int64_t *ret_wall);
 
-/* The row of that name; NULL: there is none. */
+/* The row of that name; NULL: unknown. */
 const struct field *field_find(const struct field *fields, enum field_form form, const char *name,
 			       size_t size);
 /* "`a`, `b` (required)". */

@@ -1,5 +1,5 @@
 /* See idempotency.h. Called by the handlers of create, exec and run, on the loop; a request without
- * a key costs a look at its headers, one with it what core/account/idempotency.c does. */
+ * a key costs a check of its headers, one with a key costs what core/account/idempotency.c does. */
 #include "edge/idempotency.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 
-/* Two bodies that say the same are the same, however they are written. */
+/* Bodies with equal content are equal, in any notation. */
 static int canonical(const struct call *call, const char *path, struct buffer *what,
 		     struct error *error)
 {
@@ -23,8 +23,8 @@ static int canonical(const struct call *call, const char *path, struct buffer *w
 	return result;
 }
 
-/* Whose keys they are: the workspace's; of a token that is bound to a sandbox its own, so that it
- * learns of no other key. A workspace's name has no slash. */
+/* The space of the key: the workspace's, or for a token that is bound to a sandbox a separate one,
+ * so that it learns of no other key. A workspace's name has no slash. */
 static void key_space(const struct call *call, char space[IDEMPOTENCY_SPACE_MAX + 1])
 {
 	const struct principal *principal = &call->principal;
@@ -48,7 +48,7 @@ int idempotent_begin(struct call *call, const char *operation, const char *path,
 	*ret_request = NULL;
 	if (!key)
 		return 0;
-	/* Escapes may make it longer than what came. */
+	/* Escapes may make it longer than the received body. */
 	DONE_BUFFER struct buffer what = BUFFER(8 * HTTP_JSON_BODY_MAX);
 	if (canonical(call, path, &what, error) < 0)
 		return -1;

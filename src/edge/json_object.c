@@ -1,4 +1,4 @@
-/* Whole JSON requests: parsed strictly, released without holding up the loop. Called by the router;
+/* Whole JSON requests: parsed strictly, freed without blocking the loop. Called by the router;
  * works on memory. */
 #include "edge/json.h"
 
@@ -6,10 +6,10 @@
 
 #include "base/limits.h"
 
-/* Values of a tree that is freed on the loop. */
+/* The maximum of values in a tree that is freed on the loop. */
 #define FREED_INLINE_MAX 500
 
-/* All arguments and variables that a command may have, and some. */
+/* The maximum of arguments and variables of a command, and some more. */
 #define MESSAGE_VALUES_MAX (EXEC_ARGV_MAX + EXEC_ENV_MAX + 256)
 
 static int parse_object(const char *data, size_t size, size_t values, json_t **ret_object,
@@ -54,7 +54,7 @@ static void discarded_done(struct work_task *task)
 	free(container_of(task, struct discarded, task));
 }
 
-/* Counts down the values of a tree; less than 0: there are more. */
+/* Subtracts the number of values in a tree; below 0: there are more. */
 static int values_below(const json_t *json, int most)
 {
 	const char *key;

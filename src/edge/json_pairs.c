@@ -18,7 +18,7 @@ int json_pairs(const char *name, const json_t *json, size_t count_max, size_t by
 	struct pair *pairs = calloc(count, sizeof(*pairs));
 	if (!pairs)
 		abort();
-	*ret_pairs = pairs; /* the caller's from here on, whatever comes */
+	*ret_pairs = pairs; /* the caller owns it from here on, in every case */
 	const char *key;
 	json_t *value;
 	json_object_foreach((json_t *)json, key, value)

@@ -1,7 +1,8 @@
-/* JSON that a stranger wrote, as a tree of jansson's (json.h). Called for every request with a body
- * and every MCP message, on the loop or in a thread. jansson has a reader of its own. A fuzzer
- * shows that they agree (tests/fuzz/fuzz_json.c says where they may not), but that one takes a byte
- * at a time and bounds neither depth nor number while it reads. Works on memory; nothing blocks. */
+/* Reads untrusted JSON into a tree of jansson's (json.h). Called for every request with a body and
+ * every MCP message, on the loop or in a thread. jansson has its own reader, and a fuzzer shows
+ * that both agree (tests/fuzz/fuzz_json.c lists the allowed differences). But jansson's takes a
+ * byte at a time, and bounds neither depth nor number while it reads. Works on memory; nothing
+ * blocks. */
 #include "edge/json.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include "base/text.h"
 #include "base/word.h"
 
-/* More characters of a number say nothing. */
+/* Further digits of a number have no meaning. */
 #define NUMBER_MAX 512
 
 struct reader {
@@ -21,7 +22,7 @@ struct reader {
 	struct json_wrong *wrong;
 	unsigned depth;
 	size_t values;
-	char *plain; /* of a text with escapes; as long as the whole, made when it is needed */
+	char *plain; /* for a text with escapes; as long as the whole input, made on demand */
 };
 
 static void *fail(struct reader *reader, const char *text)
@@ -38,7 +39,7 @@ static void *fail(struct reader *reader, const char *text)
 	return NULL;
 }
 
-/* The whole may be valid JSON, but a text cannot hold that. */
+/* The input may be valid JSON, but our texts cannot hold it. */
 static void *fail_text(struct reader *reader, const char *text)
 {
 	fail(reader, text);
@@ -46,7 +47,7 @@ static void *fail_text(struct reader *reader, const char *text)
 	return NULL;
 }
 
-/* jansson has no other failure than that there is no memory. */
+/* jansson only fails here if memory runs out. */
 static json_t *made(json_t *json)
 {
 	if (!json)
@@ -61,7 +62,7 @@ static void skip_space(struct reader *reader)
 		reader->at++;
 }
 
-/* The next byte that is no space; '\0' at the end, and for a NUL, which nothing allows either. */
+/* The next byte that is no space; '\0' at the end, and for a NUL, which is never allowed. */
 static char peek(struct reader *reader)
 {
 	skip_space(reader);
@@ -75,7 +76,7 @@ struct span {
 	size_t size;
 };
 
-/* Four hexadecimal digits; -1: they are not. */
+/* Four hexadecimal digits; -1: invalid. */
 static int read_hex(struct reader *reader)
 {
 	int value = 0;
@@ -94,7 +95,7 @@ static int read_hex(struct reader *reader)
 	return value;
 }
 
-/* What follows `\u`, with the second half of a pair; 0: it was refused. */
+/* The code after `\u`, with the second half of a pair; 0: it was refused. */
 static unsigned read_code(struct reader *reader)
 {
 	static const char half[] = "half of a surrogate pair in a string";
@@ -142,7 +143,7 @@ static char *put_code(char *to, unsigned code)
 	return to;
 }
 
-/* Reads on behind a backslash; NULL: no such escape. */
+/* Reads on after a backslash; NULL: invalid escape. */
 static char *put_escaped(struct reader *reader, char *to)
 {
 	static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -160,7 +161,7 @@ static char *put_escaped(struct reader *reader, char *to)
 	return code ? put_code(to, code) : NULL;
 }
 
-/* Up to the quote, the backslash or the control character that ends a run of others. */
+/* The length up to the next quote, backslash or control character. */
 static size_t run_size(const char *at, const char *end)
 {
 	const char *from = at;
@@ -226,7 +227,7 @@ static size_t digits(const char *at, const char *end)
 	return (size_t)(at - from);
 }
 
-/* The size of the number, by JSON's grammar; 0: it is none. */
+/* The length of the number, by JSON's grammar; 0: invalid. */
 static size_t number_size(const char *from, const char *end, bool *ret_real)
 {
 	const char *at = from + (from < end && *from == '-');
@@ -293,7 +294,7 @@ static bool deeper(struct reader *reader)
 	return true;
 }
 
-/* After a member or an element: true when another follows. */
+/* After a member or an element: is there another one? */
 static bool another(struct reader *reader, char close)
 {
 	char c = peek(reader);
@@ -329,7 +330,7 @@ static bool read_member(struct reader *reader, json_t *object)
 	    json_object_setn_new_nocheck(object, kept ? kept : name.data, name.size, value) < 0)
 		abort();
 	free(kept);
-	/* It took the place of another: cheaper than a look before each. */
+	/* It replaced another member: this check is cheaper than a look-up before each. */
 	if (value && json_object_size(object) == before) {
 		reader->at = behind;
 		return fail(reader, "a duplicate name");
@@ -345,7 +346,7 @@ static bool read_element(struct reader *reader, json_t *array)
 	return value != NULL;
 }
 
-/* An object or an array, from its opening bracket to its closing one. */
+/* An object or an array, from its opening to its closing bracket. */
 static json_t *read_all(struct reader *reader, json_t *empty, char close,
 			bool (*read_one)(struct reader *reader, json_t *into))
 {

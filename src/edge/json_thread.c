@@ -1,5 +1,5 @@
-/* See json_thread.h. Called by the router and by MCP's transports; the thread touches nothing but
- * its own piece of work. */
+/* See json_thread.h. Called by the router and by MCP's transports; the thread only uses its own
+ * piece of work. */
 #include "edge/json_thread.h"
 
 #include <stddef.h>
@@ -30,7 +30,7 @@ static void parse_in_thread(struct work_task *task)
 static void parse_done(struct work_task *task)
 {
 	struct json_parse *parse = container_of(task, struct json_parse, task);
-	/* A second reference, so that a value of which nobody keeps any is freed here. */
+	/* A second reference, so that a value that nobody keeps is freed here. */
 	if (parse->done)
 		parse->done(parse->data, json_incref(parse->json), parse->problem);
 	json_release(parse->json, parse->share);

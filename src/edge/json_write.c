@@ -1,8 +1,8 @@
-/* Writing JSON answers into a bounded buffer. Called by every handler. The first value that does
- * not fit makes the writer full; reply_json() asks for that once. Nothing blocks.
+/* Writes JSON answers into a bounded buffer. Called by every handler. The first value that does not
+ * fit makes the writer full; reply_json() checks that once. Nothing blocks.
  *
- * A record is some sixty small pieces: each is written where it will stay, with one look at the
- * room that is left, and without printf. */
+ * A record has some sixty small pieces: each is written directly to its place, with one check of
+ * the remaining room, and without printf. */
 #include "edge/json.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static inline char *room(struct json_writer *writer, size_t size)
 	struct buffer *buffer = writer->buffer;
 	if (buffer->room - buffer->size > size)
 		return buffer->data + buffer->size;
-	/* One piece of a usual answer's size, rather than many that double. */
+	/* One step of a usual answer's size, rather than many that double. */
 	size_t wanted = MAX(size, MIN((size_t)2048, buffer->maximum - buffer->size));
 	if (buffer_reserve(buffer, wanted) < 0) {
 		writer->full = true;
@@ -51,7 +51,7 @@ static inline void raw(struct json_writer *writer, const char *data, size_t size
 	written(writer, to + size);
 }
 
-/* ASCII that stands for itself. */
+/* ASCII characters that need no escape. */
 static const bool plain[256] = {
     [' '] = true, ['!'] = true, ['#' ... '['] = true, [']' ... '~'] = true};
 
@@ -77,7 +77,7 @@ static void quoted_plain(struct json_writer *writer, const char *text, size_t si
 
 #define ESCAPE_MAX 6 /* "\\u0001" */
 
-/* One character that does not stand for itself, at `to`: how much of the text it was. */
+/* Escapes one character, at `to`: returns how much of the text it took. */
 static size_t escape(const char *text, size_t size, char **to)
 {
 	static const char hex[] = "0123456789abcdef";
@@ -104,8 +104,8 @@ static size_t escape(const char *text, size_t size, char **to)
 	return 1;
 }
 
-/* Plain ASCII goes in runs; what needs care is looked at one by one, and appended some hundred
- * bytes at once: output of a command may be megabytes of it. */
+/* Plain ASCII is copied in runs; other characters are checked one by one, and appended some hundred
+ * bytes at once: output of a command may be megabytes of them. */
 static void quoted(struct json_writer *writer, const char *text, size_t size)
 {
 	size_t run = plain_run(text, size);
@@ -148,7 +148,7 @@ static void before(struct json_writer *writer, const char *key)
 	writer->comma = true;
 }
 
-/* The digits of a number at the end of a text of that size; returns where they begin. */
+/* Writes the digits of a number before `end`; returns where they begin. */
 static char *digits(char *end, uint64_t value)
 {
 	do
@@ -235,7 +235,7 @@ void put_int(struct json_writer *writer, const char *key, int64_t value)
 static void put_thousandths(struct json_writer *writer, const char *key, uint64_t value)
 {
 	char text[24], *end = text + sizeof(text);
-	uint64_t rest = value % 1000 + 1000; /* keeps the zeros in front */
+	uint64_t rest = value % 1000 + 1000; /* keeps the leading zeros */
 	while (rest % 10 == 0 && rest > 10)
 		rest /= 10;
 	char *begin = digits(end, rest);

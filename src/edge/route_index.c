@@ -1,7 +1,6 @@
-/* The index of routes: a tree of path segments, whose edges are in one hash table, so that a path
- * is found in time that depends on its length and not on the number of routes. Built once by
- * edge_start(), asked by the router for every request; allocates at the start alone, never blocks.
- */
+/* The index of routes: a tree of path segments, whose edges are in one hash table, so that the time
+ * for finding a path depends on its length and not on the number of routes. Built once by
+ * edge_start(), used by the router for every request; allocates only at the start, never blocks. */
 #include "edge/route_index.h"
 
 #include <stdio.h>
@@ -16,7 +15,7 @@ struct node {
 	const char *segment; /* in a pattern; not terminated */
 	size_t size;
 	uint32_t parent;
-	uint32_t any; /* the child that takes any segment; 0: there is none */
+	uint32_t any; /* the child that takes any segment; 0: none */
 	const struct route *routes[METHODS_MAX];
 	size_t route_count;
 };
@@ -36,7 +35,7 @@ static uint32_t hash(uint32_t parent, const char *segment, size_t size)
 	return value ^ value >> 15;
 }
 
-/* The slot of an edge, or the free one where it would be. */
+/* The slot of an edge, or the free one where it belongs. */
 static uint32_t *slot_of(uint32_t parent, const char *segment, size_t size)
 {
 	for (uint32_t at = hash(parent, segment, size);; at++) {
@@ -110,7 +109,8 @@ static const struct route *by_method(const struct node *node, const struct searc
 		if (strcmp(route->method, search->method) == 0 ||
 		    (search->head && strcmp(route->method, "GET") == 0))
 			return route;
-		/* No method's name is part of another's. routes_check() has seen that all fit. */
+		/* No method's name is part of another's. routes_check() has checked that all
+		 * fit. */
 		if (strstr(search->allow, route->method))
 			continue;
 		size_t used = strlen(search->allow);
@@ -120,8 +120,8 @@ static const struct route *by_method(const struct node *node, const struct searc
 	return NULL;
 }
 
-/* `path` begins with the '/' behind the node's own segment. As deep as the longest pattern: what is
- * deeper has no edge. */
+/* `path` begins with the '/' after the node's own segment. The recursion is bounded by the longest
+ * pattern. */
 static const struct route *find(uint32_t at, const char *path, size_t parameter,
 				const struct search *search)
 {

@@ -1,7 +1,7 @@
-/* Which request goes where: checks the tables of the mounted surfaces, and does what is the same
- * for all: match, authenticate, authorise, look the sandbox up, read and parse the body. Called by
- * the HTTP layer for every request head, on the loop, as pieces of work of the caller's token
- * (base/work.h); large bodies are parsed in a thread. Nothing blocks. */
+/* Dispatches requests: checks the tables of the mounted surfaces, and does the common steps: match,
+ * authenticate, authorise, look up the sandbox, read and parse the body. Called by the HTTP layer
+ * for every request head, on the loop, as pieces of work of the caller's token (base/work.h); large
+ * bodies are parsed in a thread. Nothing blocks. */
 #include "edge/route.h"
 
 #include <stdio.h>
@@ -17,7 +17,8 @@
 
 /* --- the table itself --- */
 
-/* The parameters of a pattern, or -1 when it is none: absolute, each `{...}` a whole segment. */
+/* The number of parameters of a pattern, or -1 if it is invalid: it must be absolute, and each
+ * `{...}` a whole segment. */
 static int pattern_parameters(const char *pattern)
 {
 	int count = 0;
@@ -36,7 +37,7 @@ static int pattern_parameters(const char *pattern)
 	return count;
 }
 
-/* Whether some path is matched by both. */
+/* Is there a path that both match? */
 static bool patterns_meet(const char *a, const char *b)
 {
 	while (*a == '/' && *b == '/') {
@@ -49,8 +50,8 @@ static bool patterns_meet(const char *a, const char *b)
 	return *a == '\0' && *b == '\0';
 }
 
-/* Methods of the paths that this one meets, as one Allow header would hold them; `wrong` when it
- * stands there twice. */
+/* The methods of the paths that this pattern meets, as in an Allow header; `wrong` if a method
+ * occurs twice. */
 static size_t methods_beside(const struct route *const *tables, const struct route *route,
 			     const char **wrong)
 {
@@ -129,12 +130,12 @@ void edge_start(struct edge *edge, const struct surface *const *surfaces)
 
 /* --- the body --- */
 
-/* What would be more than a piece of work goes to a thread. */
+/* A larger body would exceed a piece of work, so a thread parses it. */
 #define PARSE_INLINE_MAX (4 * KIB)
 
 static void body_data(struct call *call, const char *data, size_t size)
 {
-	/* The HTTP layer has the same maximum and answers 413 by itself. */
+	/* The HTTP layer has the same maximum and answers 413 itself. */
 	if (buffer_append(&call->raw, data, size) < 0) {
 		struct error error;
 		error_set(&error, ERROR_TOO_LARGE, "the body is larger than %zu bytes",
@@ -145,11 +146,11 @@ static void body_data(struct call *call, const char *data, size_t size)
 
 static int parse_body(const char *data, size_t size, json_t **ret_body, void *error)
 {
-	/* No body asks for nothing in particular. */
+	/* No body means no fields. */
 	return json_parse(size ? data : "{}", size ? size : 2, ret_body, error);
 }
 
-/* A daemon that has let go tells nobody any more what becomes of a request. */
+/* After core_let_go() the daemon cannot report the result of a request any more. */
 static void call_handle(struct call *call)
 {
 	struct error error;
@@ -216,8 +217,8 @@ static int check_query_names(const struct route *route, const char *query, struc
 	return 0;
 }
 
-/* Who asks, and may they? Another workspace's sandbox, or another than a token is bound to, is not
- * found: nobody learns that it exists. */
+/* Authentication and authorization. A sandbox of another workspace, or another than the token's, is
+ * not found: nobody learns that it exists. */
 static int call_admit(struct call *call, const struct http_request *request, struct error *error)
 {
 	const struct route *route = call->route;
@@ -238,7 +239,7 @@ static int call_admit(struct call *call, const struct http_request *request, str
 	return 0;
 }
 
-/* Before it is any route's: in the form that clients of that path read. */
+/* Before its route is known: refused in the form that clients of that path read. */
 static void call_refuse(struct call *call, const struct error *error)
 {
 	const char *path = http_request(call->exchange)->path;
@@ -251,8 +252,7 @@ static void call_refuse(struct call *call, const struct error *error)
 	reply_error(call, error);
 }
 
-/* No route has that path, or none with that method. A stranger is not told which paths there are.
- */
+/* No route has that path, or none with that method. A stranger does not learn which paths exist. */
 static void call_refuse_unrouted(struct call *call, const struct http_request *request)
 {
 	struct error error;
@@ -272,7 +272,7 @@ static void call_refuse_unrouted(struct call *call, const struct http_request *r
 	call_refuse(call, &error);
 }
 
-/* Its turn has come: whose it is (call_find_share), everything else is found now. */
+/* It is its turn: the share is known (call_find_share), everything else is determined now. */
 static void call_begin(struct work *work)
 {
 	struct call *call = container_of(work, struct call, work);
@@ -282,7 +282,7 @@ static void call_begin(struct work *work)
 	call->route =
 	    route_index_find(request->method, request->path, call->parameters, call->allow);
 	edge->last_route = call->route ? call->route->pattern : "no route";
-	/* The pattern, not the path: what stands in for a parameter may be a secret. */
+	/* The pattern, not the path: a parameter may be a secret. */
 	log_debug("request %s: %s %s", call->request_id, request->method, edge->last_route);
 	if (!call->route) {
 		call_refuse_unrouted(call, request);

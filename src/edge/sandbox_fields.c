@@ -11,7 +11,7 @@
 #include "core/sandbox/sizes.h"
 #include "edge/json_pairs.h"
 
-/* Shorter ones are over before a model has read their id. */
+/* A shorter life would be over before a model has read the id. */
 #define MCP_TIMEOUT_MIN 10
 
 uint64_t sandbox_memory_mb_here(const struct config *config)
@@ -124,7 +124,7 @@ void sandbox_fields_done(struct sandbox_fields *fields)
 	*fields = (struct sandbox_fields){0};
 }
 
-/* What there is instead is said: the largest that fits. */
+/* The error names the alternative: the largest size that fits. */
 static int refuse_size(const struct config *config, const struct sandbox_size *asked,
 		       struct error *error)
 {

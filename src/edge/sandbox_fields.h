@@ -1,14 +1,14 @@
-/* What a create takes, for each surface that creates: POST /v1/sandboxes, the sandbox's part of
- * POST /v1/run, create_sandbox of MCP. What this host and its configuration allow beyond that is
- * the domain's to say. */
+/* The input of a create, for each surface that creates: POST /v1/sandboxes, the sandbox's part of
+ * POST /v1/run, create_sandbox of MCP. The domain checks the limits of this host and its
+ * configuration. */
 #pragma once
 
 #include "core/sandbox/sandbox.h"
 #include "edge/fields.h"
 
-#define REGION_LOCAL "local" /* the only one a single host has */
+#define REGION_LOCAL "local" /* the only region of a single host */
 #define TEMPLATE_NAME_MAX 128
-/* What the JSON schema of a name and of labels says beyond their type. */
+/* The JSON schema of a name and of labels, beyond their type. */
 #define NAME_SHAPE "\"type\":\"string\"," NAME_PATTERN
 #define NAME_PATTERN "\"pattern\":\"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$\""
 #define LABELS_SHAPE LABELS_SHAPE_OF("\"string\"")
@@ -17,17 +17,17 @@
 	"\"^[a-zA-Z0-9._/-]{1,63}$\"},\"additionalProperties\":{\"type\":" types                   \
 	",\"maxLength\":63}"
 
-/* What does not exist yet, one field each: only an empty value is taken. */
+/* Fields of features that do not exist yet: only an empty value is accepted. */
 #define SANDBOX_UNSUPPORTED 5
 
 /* Zeroed before; texts are borrowed from the JSON. */
 struct sandbox_fields {
-	struct sandbox_spec spec; /* whole after sandbox_fields_check() */
+	struct sandbox_spec spec; /* complete after sandbox_fields_check() */
 	const char *isolation, *size, *network, *region;
 	uint64_t disk_mb, disk_gb; /* both in bytes */
 	uint32_t ttl_seconds;
 	bool idle_set, ttl_set;
-	json_t *env, *metadata, *labels, *mounts; /* `mounts` is for the surface to read */
+	json_t *env, *metadata, *labels, *mounts; /* the surface reads `mounts` */
 	json_t *unsupported[SANDBOX_UNSUPPORTED];
 	struct pair *environment_pairs, *metadata_pairs, *label_pairs;
 };
@@ -40,7 +40,8 @@ struct mount_fields {
 };
 extern const struct field mount_fields[];
 
-/* What the fields say together. An environment may hold numbers and truths for MCP. */
+/* Checks the combinations of the fields. For MCP an environment may contain numbers and
+ * booleans. */
 NODISCARD int sandbox_fields_check(struct sandbox_fields *fields, enum field_form form,
 				   const struct config *config, struct error *error);
 void sandbox_fields_done(struct sandbox_fields *fields);
@@ -58,8 +59,8 @@ extern const struct field sandbox_change_fields[];
 NODISCARD int sandbox_change_check(struct sandbox_change_fields *fields, struct error *error);
 void sandbox_change_done(struct sandbox_change_fields *fields);
 
-/* cpu and memory by the name of a size (one of SANDBOX_SIZE_NAMES), where a number does not say it.
- * config: NULL, or whose maximum it must fit. */
+/* Sets cpu and memory by the name of a size (one of SANDBOX_SIZE_NAMES), unless given as numbers.
+ * config: NULL, or the size must fit its maximum. */
 NODISCARD int sandbox_size_fill(const char *size, const struct config *config,
 				struct limits *limits, struct error *error);
 

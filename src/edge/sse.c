@@ -1,4 +1,4 @@
-/* Server-sent events. See sse.h. Called by handlers whose answers go on; nothing blocks. */
+/* Server-sent events. See sse.h. Called by handlers with streaming answers; nothing blocks. */
 #include "edge/sse.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #define KEEP_ALIVE_MS 15000
 
-/* Outlives the answer until libuv has let go of the timer. */
+/* Outlives the answer until libuv has closed the timer. */
 struct sse {
 	uv_timer_t timer;
 	struct call *call;
@@ -24,7 +24,7 @@ static void on_sse_keep_alive(uv_timer_t *timer)
 {
 	static const char comment[] = ": keep-alive\n\n";
 	struct sse *sse = container_of(timer, struct sse, timer);
-	/* A client that is behind has enough to read. */
+	/* A blocked client has enough to read. */
 	if (!sse->blocked)
 		sse_put(sse, comment, sizeof(comment) - 1);
 }

@@ -12,7 +12,7 @@
 #define SILENT_MAX 3
 #define SUBPROTOCOL "caisson.v1"
 
-/* Is a word in a header's list (a, b, c)? */
+/* Does a header's list (a, b, c) contain a word? */
 static bool header_list_has(const char *value, const char *word)
 {
 	while (value && *value) {
@@ -47,8 +47,8 @@ int web_socket_check(struct call *call, struct error *error)
 	return 0;
 }
 
-/* The subprotocol that the client offered and that is ours; a browser that offers some and gets
- * none closes the connection. The one that carries its token is never sent back. */
+/* The offered subprotocol that we support; a browser that offers some and gets none closes the
+ * connection. The one that carries its token is never sent back. */
 static const char *web_socket_subprotocol(struct call *call)
 {
 	const char *offered = http_header(call->exchange, "sec-websocket-protocol");
@@ -196,7 +196,7 @@ static void on_web_socket_timer(uv_timer_t *timer)
 {
 	struct web_socket *socket = container_of(timer, struct web_socket, timer);
 	if (socket->silent++ < SILENT_MAX) {
-		/* A client that is behind has the HTTP layer's deadline for its reading. */
+		/* For a slow client the HTTP layer's deadline for reading applies. */
 		if (!socket->blocked)
 			web_socket_put(socket, WEBSOCKET_PING, NULL, 0);
 		return;
@@ -217,7 +217,7 @@ void web_socket_begin(struct web_socket *socket, struct call *call,
 	const char *protocol = web_socket_subprotocol(call);
 	size_t count = 0;
 	if (!key || websocket_accept(key, accept) < 0)
-		abort(); /* web_socket_check() has seen it */
+		abort(); /* web_socket_check() has checked it */
 	all[count++] = (struct http_header){"Sec-WebSocket-Accept", accept};
 	if (protocol)
 		all[count++] = (struct http_header){"Sec-WebSocket-Protocol", protocol};

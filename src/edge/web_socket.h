@@ -1,7 +1,7 @@
 /* A request that became a WebSocket: messages both ways instead of one answer. Frames are
  * http/websocket.h's; here are the connection's rules: a ping every 20 s (a client that is silent
- * for three of them is gone), a closing handshake with an end, never more than one answer waiting
- * for a client that pings and does not read.
+ * for three of them is disconnected), a closing handshake with a time limit, never more than one
+ * answer waiting for a client that pings and does not read.
  *
  *     web_socket_check -> (the handler gets ready) -> web_socket_begin -> messages... -> one of
  *         web_socket_close     we end it: a close frame, then the connection
@@ -19,7 +19,7 @@
 struct web_socket;
 
 struct web_socket_handlers {
-	/* A whole message. The socket may be closed in it. */
+	/* A complete message. The socket may be closed in it. */
 	void (*message)(struct web_socket *socket, bool text, const char *data, size_t size);
 	/* There is room again after a send returned false. May be NULL. */
 	void (*drained)(struct web_socket *socket);
@@ -37,12 +37,12 @@ struct web_socket {
 	bool over;    /* no message is delivered any more */
 	bool blocked; /* the connection's queue is full */
 	bool pong_due;
-	uint8_t silent; /* pings since something came */
+	uint8_t silent; /* pings since the last data came */
 	uint8_t pong_size;
 	char pong[WEBSOCKET_CONTROL_MAX];
 };
 
-/* Is it a handshake that can be answered? INVALID says what is wrong with it. */
+/* Is it a valid handshake? INVALID says what is wrong with it. */
 NODISCARD int web_socket_check(struct call *call, struct error *error);
 /* Sends the 101. `headers` are extra ones. */
 void web_socket_begin(struct web_socket *socket, struct call *call,
@@ -51,9 +51,8 @@ void web_socket_begin(struct web_socket *socket, struct call *call,
 /* One message. False: the queue is full, and the source waits for `drained`. */
 bool web_socket_send(struct web_socket *socket, enum websocket_opcode opcode, const void *data,
 		     size_t size);
-/* Ends it: no further message, no further callback. The reason is cut to what a close frame holds.
- */
+/* Ends it: no further message, no further callback. The reason is cut to fit a close frame. */
 void web_socket_close(struct web_socket *socket, enum websocket_code code, const char *reason);
-/* Stop and continue reading what the client sends. */
+/* Stops and continues reading the client's data. */
 void web_socket_pause(struct web_socket *socket);
 void web_socket_resume(struct web_socket *socket);

@@ -1,4 +1,5 @@
-/* See alarm.h. A timer of the loop that outlives its owner until the loop has closed it. */
+/* See alarm.h. The timer is freed only after the loop has closed it, which may be after its owner
+ * is freed. */
 #include "mcp/alarm.h"
 
 #include <stdlib.h>
@@ -31,9 +32,9 @@ struct alarm *alarm_new(uv_loop_t *loop, void (*ring)(void *data), void *data)
 
 void alarm_set(struct alarm *alarm, uint64_t milliseconds)
 {
-	/* libuv calls a timer of 0 ms that was set by a timer in the same pass: one that sets
-	 * itself again would keep the loop for ever. */
-	uv_timer_start(&alarm->timer, due, MAX(milliseconds, 1u), 0); /* nor does this fail */
+	/* libuv calls a timer of 0 ms that a timer's callback has set in the same pass: one that
+	 * sets itself again would block the loop forever. */
+	uv_timer_start(&alarm->timer, due, MAX(milliseconds, 1u), 0); /* never fails either */
 }
 
 bool alarm_is_set(const struct alarm *alarm)

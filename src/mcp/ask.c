@@ -1,6 +1,6 @@
-/* Asks the client in the middle of a request (ask.h). Owns `request->asking`: the answers that are
- * there, and for a legacy client those that are waited for. A task's own are mcp/tasks/tasks.c's.
- * Called by the handlers of tools and prompts. Nothing blocks. */
+/* Asks the client in the middle of a request (ask.h). Owns `request->asking`: the answers so far,
+ * and for a legacy client the questions without an answer. The questions of a task are in
+ * mcp/tasks/ask.c. Called by the handlers of tools and prompts. Nothing blocks. */
 #include "mcp/ask.h"
 
 #include <stdlib.h>
@@ -16,22 +16,22 @@
 #include "mcp/transport/session.h"
 #include "mcp/tasks/task.h"
 
-/* One request of ours that a legacy client owes an answer to. */
+/* A request of ours that a legacy client has not answered yet. */
 struct asked {
 	struct asking *asking;
 	char *key, *method;
 };
 
 struct asking {
-	json_t *answers; /* by key, results' objects: of this round and of those before */
-	json_t *state;   /* of the round before; NULL: none */
+	json_t *answers; /* result objects by key: of this round and the earlier ones */
+	json_t *state;   /* of the last round; NULL: none */
 	unsigned rounds;
-	/* A legacy client's. */
+	/* For a legacy client. */
 	struct mcp_request *request;
 	struct asked asked[ASK_QUESTIONS_MAX];
 	size_t waiting;
-	struct alarm *alarm; /* the client has so long */
-	char *refusal;       /* what the client said instead of an answer; NULL: nothing */
+	struct alarm *alarm; /* the client's time limit */
+	char *refusal;       /* the client's refusal; NULL: none */
 	void (*again)(struct mcp_request *request);
 };
 
@@ -54,7 +54,7 @@ static uint32_t capability_of(const char *method)
 
 /* --- answers --- */
 
-/* Is it an answer to a question of one of these kinds? What is in it is the handler's to judge. */
+/* Does the answer fit a question of one of these kinds? The handler checks its content. */
 static bool fits(const json_t *answer, uint32_t capabilities)
 {
 	const char *action = json_string_value(json_object_get(answer, "action"));
@@ -187,7 +187,7 @@ static void fail(struct mcp_request *request, const char *why)
 
 /* --- modern: the request ends with the questions --- */
 
-/* Nothing is kept, and nothing sent, where there is neither a state nor an answer. */
+/* Without a state and without answers nothing is stored and nothing is sent. */
 static int seal(struct mcp_request *request, struct asking *asking, const char *state,
 		struct buffer *to)
 {
@@ -196,7 +196,7 @@ static int seal(struct mcp_request *request, struct asking *asking, const char *
 	json_t *value = state ? json_loads(state, JSON_DECODE_ANY, NULL) : json_null();
 	json_t *kept = json_object();
 	if (!kept || !value)
-		abort(); /* `state` is a handler's own */
+		abort(); /* a handler has written `state` */
 	json_object_set_new(kept, "state", value);
 	json_object_set(kept, "answers", asking->answers);
 	json_object_set_new(kept, "rounds", json_integer(asking->rounds + 1));
@@ -259,7 +259,7 @@ static void take_response(struct asking *asking, const struct asked *asked, cons
 	asking->refusal = text_duplicate(buffer_text(&text));
 }
 
-/* May be the last reference's: the request is not touched afterwards. */
+/* May drop the last reference: the request is not used afterwards. */
 static void answered(struct mcp_request *request, void *data, const json_t *response)
 {
 	struct asked *asked = data;
@@ -277,7 +277,7 @@ static void answered(struct mcp_request *request, void *data, const json_t *resp
 	mcp_release(request);
 }
 
-/* What still comes finds the request answered. */
+/* Answers that still come find the request closed. */
 static void waited_long_enough(void *data)
 {
 	struct asking *asking = data;
@@ -298,7 +298,8 @@ static void ask_legacy(struct mcp_request *request, const struct question *quest
 	asking->again = again;
 	asking->rounds++;
 	asking->alarm = alarm_after(request->core->loop, ASK_WAIT_MS, waited_long_enough, asking);
-	/* One more than is asked: answers that come at once do not end it in the middle. */
+	/* One more than is asked, so that answers that come at once do not end the round in the
+	 * middle. */
 	asking->waiting = count + 1;
 	for (size_t i = 0; i < count; i++) {
 		struct asked *asked = &asking->asked[i];
@@ -318,7 +319,7 @@ static void ask_legacy(struct mcp_request *request, const struct question *quest
 
 /* --- */
 
-/* Those without an answer that fits; all where each has one. */
+/* The questions without a valid answer; all of them if each has one. */
 static size_t unanswered(struct mcp_request *request, const struct question *questions,
 			 size_t count, struct question left[ASK_QUESTIONS_MAX])
 {

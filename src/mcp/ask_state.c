@@ -1,6 +1,6 @@
-/* Seals what a modern client carries between two rounds (ask_state.h): base64 of an HMAC-SHA256 and
- * of a JSON object. The key is kept: a round goes on when a restart comes between. Called by ask.c.
- * Nothing blocks. */
+/* Seals the state that a modern client keeps between two rounds (ask_state.h): base64 of an
+ * HMAC-SHA256 and of a JSON object. The key is stored, so that a round survives a restart. Called
+ * by ask.c. Nothing blocks. */
 #include "mcp/ask_state.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static int add_to_digest(const char *data, size_t size, void *digest)
 	return EVP_DigestUpdate(digest, data, size) == 1 ? 0 : -1;
 }
 
-/* The same for the same arguments, however they were written. */
+/* Equal for equal arguments, in any notation. */
 static void digest_arguments(const struct mcp_request *request, uint8_t digest[MAC_SIZE])
 {
 	const json_t *arguments = json_object_get(request->params, "arguments");
@@ -38,14 +38,14 @@ static void digest_arguments(const struct mcp_request *request, uint8_t digest[M
 	EVP_MD_CTX_free(context);
 }
 
-/* With its NUL: no two lists of texts are the same bytes. */
+/* With its NUL, so that different lists of texts have different bytes. */
 static void add_text(struct buffer *to, const char *text)
 {
 	if (buffer_append(to, text ? text : "", text ? strlen(text) + 1 : 1) < 0)
 		abort();
 }
 
-/* Over who asks, what is asked, and the payload. Names and URIs are bounded by the message's size,
+/* Covers the caller, the call and the payload. Names and URIs are bounded by the message's size,
  * which is far below the buffer's. */
 static void sign(const struct mcp_request *request, const char *payload, size_t size,
 		 uint8_t mac[MAC_SIZE])
@@ -117,7 +117,7 @@ int ask_unseal(const struct mcp_request *request, const char *text, int64_t now,
 		return error_set(error, ERROR_INVALID,
 				 "`requestState` is not this server's, or not of this call: begin "
 				 "again without it");
-	/* It is our own from here on. */
+	/* From here on it is known to be our own. */
 	if (json_parse(sealed.data + MAC_SIZE, sealed.size - MAC_SIZE, &payload, error) < 0)
 		return -1;
 	if (json_integer_value(json_object_get(payload, "until")) < now / NSEC_PER_SEC) {

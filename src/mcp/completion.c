@@ -1,5 +1,5 @@
 /* completion/complete: values for an argument of a prompt, or for a variable of a resource's
- * template. What has none to offer answers with an empty list. Nothing blocks. */
+ * template. Without values the answer is an empty list. Nothing blocks. */
 #include <string.h>
 
 #include "mcp/prompt.h"
@@ -63,7 +63,7 @@ static void complete_prompt(struct mcp_request *request, const char *name, const
 		nothing(request);
 }
 
-/* The reference is the template itself, or a resource that has nothing to complete. */
+/* The reference is the template itself, or a resource without variables. */
 static void complete_resource(struct mcp_request *request, const char *uri, const char *variable,
 			      const char *value)
 {

@@ -1,6 +1,6 @@
-/* A tool's result as blocks of content (content.h). Called by every tool; writes straight into the
- * request's answer, so a block costs one copy. What a revision does not know is left out here, so
- * that no tool has to ask for it. Nothing blocks. */
+/* Writes a tool's result as blocks of content (content.h). Called by every tool; writes directly
+ * into the request's answer, so a block costs one copy. Content that a revision does not support is
+ * omitted here, so that no tool has to check it. Nothing blocks. */
 #include "mcp/content.h"
 
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "mcp/tools/tool.h"
 
-/* Of a call that is shown with what it lacked. */
+/* The maximum of a call that is shown with its missing argument. */
 #define EXAMPLE_MAX 1024
 
 /* --- what it is --- */
@@ -73,7 +73,7 @@ void content_text(struct mcp_request *request, const char *text, size_t size)
 	put_object_end(writer);
 }
 
-/* What is formatted is ours: the texts of others in it are bounded by whoever gives them. */
+/* The format is ours; the callers bound foreign texts in it. */
 PRINTF_LIKE(1, 0) static char *format_arguments(const char *format, va_list arguments)
 {
 	char *text;
@@ -159,7 +159,7 @@ struct json_writer *content_structured(struct mcp_request *request)
 void content_end(struct mcp_request *request, bool is_error)
 {
 	blocks_end(request);
-	/* It is false where it is absent, in every revision. */
+	/* In every revision, absent means false. */
 	if (is_error)
 		put_bool(&request->writer, "isError", true);
 	mcp_result_end(request);

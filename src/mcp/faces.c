@@ -1,6 +1,6 @@
-/* The usual face: which tables of tools it has, in which order, and what it tells a model about
- * itself. Also which faces and toolsets there are by name. Called when a view is made and when a
- * client asks what this server is; works on memory. */
+/* The usual face: its tables of tools, their order, and its instructions for a model. Also all
+ * faces and toolsets by name. Called when a view is made and when a client asks for the server's
+ * description; works on memory. */
 #include "mcp/face.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "mcp/resources/resource.h"
 #include "mcp/tools/tool.h"
 
-/* What is called most comes first: models and people read a list from its top. */
+/* The most frequently called tools come first: models and people read a list from its top. */
 static const struct mcp_tool *const tables[] = {
     run_tools,       job_tools,      file_tools,    sandbox_tools, more_sandbox_tools,
     more_file_tools, more_job_tools, metrics_tools, NULL,
@@ -47,7 +47,7 @@ static int toolset_unknown(const char *name, size_t size, struct error *error)
 
 int toolsets_parse(const char *text, uint32_t *ret_toolsets, struct error *error)
 {
-	/* The others add to what an agent cannot do without. */
+	/* The others are added to the default ones. */
 	uint32_t toolsets = TOOLSET_DEFAULT;
 	for (const char *word = text;; word++) {
 		size_t size = strcspn(word, ",");

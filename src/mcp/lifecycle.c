@@ -1,4 +1,4 @@
-/* The methods by which client and server get to know each other: initialize and ping of the legacy
+/* The methods with which client and server introduce themselves: initialize and ping of the legacy
  * era, server/discover of the modern one, the level of the log. Called by mcp/transport/dispatch.c;
  * nothing blocks. */
 #include "mcp/lifecycle.h"
@@ -79,7 +79,7 @@ void put_initialized(struct mcp_request *request, struct json_writer *writer)
 	put_instructions(writer, &request->view);
 }
 
-/* A stateless face has no session; lines have theirs from the beginning. */
+/* A stateless face has no session; a connection of lines has one from the beginning. */
 static bool settle_session(struct mcp_request *request)
 {
 	struct error error;
@@ -103,7 +103,7 @@ static bool settle_session(struct mcp_request *request)
 void initialize(struct mcp_request *request)
 {
 	const char *wanted = json_string_value(json_object_get(request->params, "protocolVersion"));
-	/* Where nothing is settled nothing has to be said. */
+	/* A stateless face records no revision, so the client need not name one. */
 	if (!wanted && (request->view.face->features & FACE_STATELESS))
 		wanted = revision_name(MCP_2024_11_05);
 	if (!wanted) {

@@ -1,4 +1,4 @@
-/* The methods by which client and server get to know each other (lifecycle.c). */
+/* The methods with which client and server introduce themselves (lifecycle.c). */
 #pragma once
 
 #include "mcp/request.h"
@@ -7,5 +7,5 @@ void initialize(struct mcp_request *request);
 void ping(struct mcp_request *request);
 void server_discover(struct mcp_request *request);
 void logging_set_level(struct mcp_request *request);
-/* The members of initialize's result, for a face that adds to them. */
+/* Writes the members of initialize's result, for a face that adds to them. */
 void put_initialized(struct mcp_request *request, struct json_writer *writer);

@@ -1,6 +1,6 @@
-/* Pages of lists, and the opaque cursors between them. A cursor says which table comes next, and
- * where in it: nothing that a client could not find out by asking, so it is checked for its form
- * and not signed. Called by mcp/resources/resources.c and prompts.c; nothing blocks. */
+/* Pages of lists, and the opaque cursors between them. A cursor names the next table and the place
+ * in it. It reveals nothing that a client could not find out with requests, so its form is checked,
+ * but it is not signed. Called by mcp/resources/resources.c and prompts.c; nothing blocks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ bool page_open(struct mcp_request *request, uint32_t *ret_table, struct page *pa
 	if (!cursor)
 		return true;
 	const char *text = json_string_value(cursor);
-	/* An empty one is a cursor like any other: the beginning. */
+	/* An empty cursor means the beginning. */
 	if (text && (!*text || parse(text, ret_table, page)))
 		return true;
 	mcp_error(request, MCP_INVALID_PARAMS, NULL,

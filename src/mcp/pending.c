@@ -85,8 +85,8 @@ void pending_abandon(const struct mcp_request *request, struct foreground *run)
 	struct exec *exec = foreground_exec(run);
 	bool kills = pending_kills(request);
 	struct error error;
-	/* It has ended, and what it left running is just being asked for: that goes too. Where it
-	 * cannot be reached nobody can, and its sandbox's end is its own. */
+	/* It has ended, and its left-over processes are being queried: they are killed too. If the
+	 * sandbox cannot be reached, nothing can kill them until it ends. */
 	if (kills && exec_ended(exec) && exec->row.left_running > 0 &&
 	    exec_signal(exec, &request->principal, SIGKILL, SIGNAL_TREE, &error) < 0)
 		log_info("exec %s: %s", exec->row.id.text, error.message);
@@ -103,7 +103,7 @@ static void cancelled(struct mcp_request *request)
 	else if (pending->run)
 		pending_abandon(request, TAKE_PTR(pending->run));
 	else
-		return; /* its callback comes, and finds nobody */
+		return; /* its callback still comes, and finds the request closed */
 	mcp_release(request);
 }
 

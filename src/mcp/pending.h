@@ -1,9 +1,9 @@
-/* How a tool waits for the domain. Something is under way, and its callback has the request as
- * data: the request is held until then. A cancel ends what is under way, and the callback does not
+/* How a tool waits for the domain. An operation is under way, and its callback has the request as
+ * data: the request is held until then. A cancel ends the operation, and the callback does not
  * come.
  *
- * tool_*: for an operation with an end of its own. pending_*: for those that most have in common, a
- * task on files, a wait for a command, a command:
+ * tool_*: for any operation that can be cancelled. pending_*: for the most common ones: a task on
+ * files, a wait for a command, a command:
  *     pending_begin, the operation -> in its callback: pending_back, the answer or the next
  *     pending_begin, tool_done */
 #pragma once
@@ -14,39 +14,39 @@ struct file_task;
 struct exec_wait;
 struct foreground;
 
-/* on_cancel (NULL: it cannot be ended, its callback comes all the same) ends what is under way so
- * that the callback does not come any more, and calls mcp_release(). */
+/* on_cancel ends the operation, so that its callback does not come any more, and calls
+ * mcp_release(). NULL: the operation cannot be cancelled, and its callback comes in any case. */
 void tool_wait(struct mcp_request *request, void (*on_cancel)(struct mcp_request *request));
-/* First in that callback; last in it, after the answer or the next tool_wait(), is mcp_release().
- * false: nobody waits any more; the request is let go of. */
+/* Call it first in that callback, and mcp_release() last, after the answer or the next tool_wait().
+ * false: the request is closed and was released. */
 bool tool_back(struct mcp_request *request);
 
-/* What a request waits for: at most one of them at a time. The first member of every state of a
- * tool here, so that a cancel is the same for all. */
+/* What a request waits for: at most one operation at a time. The first member of every tool's state
+ * here, so that a cancel is the same for all. */
 struct pending {
 	struct file_task *task;
 	struct exec_wait *wait;
-	struct foreground *run; /* its command dies with the request: pending_abandon() */
+	struct foreground *run; /* its command is killed with the request: pending_abandon() */
 	struct alarm *alarm;    /* of pending_deadline() */
-	const char *late;       /* what it says */
+	const char *late;       /* the text of the time-out */
 	void (*state_free)(void *state);
 };
-/* The tool's state, zeroed; freed with the request, by state_free where there is more in it. */
+/* The tool's state, zeroed; freed with the request, by state_free if it has more members. */
 void *pending_state(struct mcp_request *request, size_t size, void (*state_free)(void *state));
-/* TIMED_OUT answers the request where nothing else has by then; what is under way is cancelled, as
- * by its client. late: "the sandbox was not ready in time", of static storage. */
+/* If the request has no answer by then, it is answered with TIMED_OUT, and its operation is
+ * cancelled as by the client. late: "the sandbox was not ready in time", in static storage. */
 void pending_deadline(struct mcp_request *request, double seconds, const char *late);
-/* Before an operation is begun: the request is held for its callback. */
+/* Call it before an operation begins: holds the request for its callback. */
 void pending_begin(struct mcp_request *request);
-/* It was refused: the request is answered with the error. */
+/* The operation was refused: answers the request with the error. */
 void pending_refused(struct mcp_request *request, const struct error *error);
 /* As tool_back(). */
 bool pending_back(struct mcp_request *request);
-/* The same without letting go: whatever came of it, mcp_release() is called. */
+/* The same without releasing: mcp_release() must be called in every case. */
 bool pending_over(struct mcp_request *request);
 
-/* Does a cancel end what runs? Not where the server itself ends: what it began goes on. */
+/* Does a cancel kill the command? Not when the server itself ends: then the command continues. */
 bool pending_kills(const struct mcp_request *request);
-/* Nobody waits for this command any more: it ends with all that it started, where a cancel does so.
- */
+/* Nothing waits for this command any more: kills it with every process that it started, if a cancel
+ * does so. */
 void pending_abandon(const struct mcp_request *request, struct foreground *run);

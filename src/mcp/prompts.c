@@ -1,5 +1,5 @@
-/* prompts/list and prompts/get over the table of a face, and how a prompt answers. Nothing blocks.
- */
+/* prompts/list and prompts/get over the table of a face, and the answers of prompts. Nothing
+ * blocks. */
 #include "mcp/prompt.h"
 
 #include <stdio.h>
@@ -67,7 +67,7 @@ void prompts_list(struct mcp_request *request)
 	mcp_result_end(request);
 }
 
-/* false: the request was answered with what is wrong about them. */
+/* false: the request was answered with the error in them. */
 static bool arguments_good(struct mcp_request *request, const struct prompt *prompt,
 			   const json_t *arguments)
 {

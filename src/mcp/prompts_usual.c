@@ -1,6 +1,5 @@
-/* The usual face's prompts: what a person picks from a menu of the client's to begin with. Each is
- * one message of the user's that says which tools to go about it with. Called by prompts.c and
- * completion.c. Nothing blocks. */
+/* The usual face's prompts, which a person chooses from a menu of the client. Each is one message
+ * of the user that names the tools to use. Called by prompts.c and completion.c. Nothing blocks. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -9,7 +8,7 @@
 
 #define ARGUMENT_MAX (16 * KIB)
 
-/* prompts.c has seen to it that what is required is there, and a text. */
+/* prompts.c has checked that required arguments exist and are texts. */
 static const char *argument(const json_t *arguments, const char *name)
 {
 	const char *text = json_string_value(json_object_get(arguments, name));

@@ -1,6 +1,6 @@
-/* The life of a request and what every handler asks of it (request.h): answers, errors, progress,
- * log. Called by every method and tool, on the loop. An answer is written straight into one
- * buffer, which the carrier sends; nothing blocks. */
+/* The life of a request and the functions for every handler (request.h): answers, errors, progress,
+ * log. Called by every method and tool, on the loop. An answer is written directly into one buffer,
+ * which the carrier sends; nothing blocks. */
 #include "mcp/request.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@
 #include "mcp/transport/session_private.h"
 #include "mcp/tasks/task.h"
 
-/* Of a notification: its text, the token, and what is around them. */
+/* The maximum of a notification: its text, the token, and the envelope. */
 #define NOTIFICATION_MAX (256 * KIB)
 
 static const char *const level_names[] = {"debug", "info",     "notice", "warning",
@@ -57,8 +57,8 @@ struct mcp_request *mcp_request_new(const struct mcp_source *source, const struc
 	request->silent = source->silent;
 	request->principal = *source->principal;
 	request->view = *source->view;
-	/* Through a view that changes nothing everybody is a reader: a file that is looked at wakes
-	 * no sandbox. What the administration reads takes its own scope. */
+	/* Through a read-only view every principal is a reader: reading a file wakes no sandbox.
+	 * The administration's reads need their own scope. */
 	if (request->view.read_only && request->view.face->scope != SCOPE_ADMIN)
 		request->principal.scopes = SCOPE_READ;
 	request->revision = envelope->revision;
@@ -172,7 +172,7 @@ static void settle(struct mcp_request *request, bool failed)
 	mcp_release(request);
 }
 
-/* Begins the message; the object of its result or error is the caller's to open. */
+/* Begins the message; the caller opens the object of its result or error. */
 static struct json_writer *begin(struct mcp_request *request)
 {
 	uint32_t most = request->view.face->answer_max;
@@ -325,7 +325,7 @@ static void refuse(struct mcp_request *request, int code, int status, const char
 	answer(request, status, NULL);
 }
 
-/* What a handler finds wrong is part of a good HTTP answer, but for what concerns the transport. */
+/* An error of a handler is part of a good HTTP answer, except errors that concern the transport. */
 static int status_of(const struct mcp_request *request, int code)
 {
 	if (!revision_modern(request->revision))
@@ -360,7 +360,7 @@ void mcp_refuse(struct mcp_request *request, const struct mcp_problem *problem)
 	refuse(request, problem->code, problem->status, problem->text, problem->data);
 }
 
-/* The kind's own code, and what a program can act upon. */
+/* The kind's own code, and data for programs. */
 static void put_error_data(struct buffer *to, const struct error *error)
 {
 	const struct error_info *info = error_info(error->kind);
@@ -392,7 +392,7 @@ void mcp_fail(struct mcp_request *request, const struct error *error)
 		code = MCP_INVALID_PARAMS;
 	struct buffer data DONE_BUFFER = BUFFER(2 * KIB);
 	put_error_data(&data, error);
-	/* A token that may not do it is told so by HTTP too, in either era. */
+	/* If a token's rights are insufficient, HTTP says so too, in either era. */
 	int status = error->kind == ERROR_FORBIDDEN ? 403 : 200;
 	refuse(request, code, status, error->message, buffer_text(&data));
 }
@@ -417,7 +417,7 @@ static void notification_end(struct mcp_request *request, struct json_writer *wr
 		request->carrier->notify(request, writer->buffer);
 }
 
-/* A whole number as one: it is what most clients compare with. */
+/* A whole number is written as an integer: most clients compare with that. */
 static void put_amount(struct json_writer *writer, const char *key, double value)
 {
 	if (value == floor(value) && fabs(value) < 9e15)

@@ -1,6 +1,6 @@
-/* The URLs of MCP: which of them shows what, and who may use it. Called by the router for every
- * request to one; hands it on to mcp/transport/http_post.c and mcp/transport/http_get.c. The routes
- * are open to the router, as everything is checked here: a refusal must carry the challenge that
+/* The URLs of MCP: the view and the required rights of each. Called by the router for every
+ * request; passes it on to mcp/transport/http_post.c and mcp/transport/http_get.c. For the router
+ * these routes are open, since everything is checked here: a refusal must carry the challenge that
  * MCP clients look for. Nothing blocks. */
 #include "mcp/mcp.h"
 
@@ -77,7 +77,7 @@ void http_challenge(struct call *call, const struct error *error, enum scope sco
 	respond_problem(call, NULL, &problem, &(struct http_header){"WWW-Authenticate", text});
 }
 
-/* An error of the domain, before there is a message to answer. */
+/* An error of the domain, before any message was read. */
 static void refuse(struct call *call, const struct error *error)
 {
 	const struct error_info *info = error_info(error->kind);
@@ -87,7 +87,7 @@ static void refuse(struct call *call, const struct error *error)
 	http_problem(call, NULL, &problem);
 }
 
-/* The lines of `caisson mcp` are no MCP yet when they are refused. */
+/* A refusal of the lines of `caisson mcp` is not in MCP's form. */
 static bool mcp_owns(const char *path)
 {
 	static const char *const others[] = {"/mcp", "/v1/mcp", "/api/sandboxes/mcp"};
@@ -210,8 +210,8 @@ static void enter(struct call *call, void (*handle)(struct call *call, struct mc
 	struct mcp_server *server = served;
 	struct mcp_view view;
 	struct error error;
-	/* The router lets every page through on a Unix socket, where no browser gets by itself;
-	 * whoever forwards one there may not have looked. */
+	/* The router accepts every origin on a Unix socket, since browsers cannot reach it
+	 * themselves; a program that forwards one there may not have checked it. */
 	if (!http_origin_known(call->exchange)) {
 		error_set(&error, ERROR_ORIGIN_FORBIDDEN,
 			  "pages of that origin may not call this server");

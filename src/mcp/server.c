@@ -1,4 +1,4 @@
-/* The MCP server's own life: made and freed by the daemon's main, and tended now and then while
+/* The life of the MCP server: made and freed by the daemon's main, and tended periodically while
  * there are sessions or streams. Nothing blocks. */
 #include "mcp/server.h"
 
@@ -20,7 +20,7 @@ static void tend(void *data)
 	int64_t now = clock_monotonic();
 	streams_keep_alive(server, now);
 	sessions_tend(server, now);
-	/* Nobody is woken for nothing. */
+	/* No timer runs without need. */
 	if (!list_empty(&server->streams) || server->session_count > 0)
 		server_tend(server);
 }
@@ -46,7 +46,7 @@ struct mcp_server *mcp_server_new(struct core *core)
 		list_init(&server->sessions[i]);
 	server->waiting_alarm = alarm_new(core->loop, posts_waited, server);
 	server->tend_alarm = alarm_new(core->loop, tend, server);
-	/* Without the store what is asked is forgotten with this run. */
+	/* Without the store, the states of questions are only valid until this daemon ends. */
 	if (core_secret(core, "mcp-ask", sizeof(server->key), server->key, &error) < 0) {
 		log_warning("no lasting key for what tools ask: %s", error.message);
 		random_bytes(server->key, sizeof(server->key));

@@ -1,4 +1,4 @@
-/* The MCP server itself: what its files share. Owned by the daemon's main. */
+/* The MCP server: the data that its files share. Owned by the daemon's main. */
 #pragma once
 
 #include "base/list.h"
@@ -13,20 +13,20 @@ struct mcp_server {
 	bool ending; /* mcp_server_free() was called: nothing new begins */
 	int64_t began_wall;
 	/* mcp/transport/post.c: answers that become streams when they take long. */
-	struct list waiting; /* the one that is due first is the first */
+	struct list waiting; /* sorted by their due time */
 	struct alarm *waiting_alarm;
 	/* mcp/transport/stream.c: connections that are kept alive; mcp/transport/session.c:
 	 * sessions that end when idle. */
 	struct list streams;
 	struct list sessions[SESSION_BUCKETS];
-	struct list line_sessions; /* of processes: found by nobody */
+	struct list line_sessions; /* of processes: not found by id */
 	size_t session_count;
 	size_t kept; /* bytes of events that sessions keep */
 	struct alarm *tend_alarm;
-	uint8_t key[32]; /* of this installation: ask_state.c signs with it */
+	uint8_t key[32]; /* a key of this installation, with which ask_state.c signs */
 };
 
-/* routes.c. The one that the routes serve; NULL: none. */
+/* routes.c. The server that the routes serve; NULL: none. */
 struct mcp_server *mcp_served(void);
-/* What is to be done every now and then, while there is anything to do. */
+/* Periodic work, while there is any. */
 void server_tend(struct mcp_server *server);

@@ -1,6 +1,6 @@
-/* Which sandbox a call is about, and making it ready. Called by the tools; what goes wrong here is
- * told so that a model knows what to do next: which sandboxes there are, when and why one ended,
- * how to make one. Nothing blocks; making one ready takes the turns it takes. */
+/* Finds the sandbox of a call and makes it ready. Called by the tools. Errors tell a model what to
+ * do next: the existing sandboxes, when and why one ended, how to create one. Nothing blocks;
+ * making a sandbox ready takes some turns of the loop. */
 #include "mcp/target.h"
 
 #include <string.h>
@@ -15,7 +15,8 @@
 #define NAME_SHOWN 128
 #define TEXT_MAX (16 * KIB)
 
-/* One that is told of: not what a one-shot run that is waited for made for itself. */
+/* A sandbox that errors may list: not one that a one-shot run made for itself while a client
+ * waits. */
 static bool live(const struct sandbox *sandbox)
 {
 	return !state_facts(sandbox->row.state)->going && !(sandbox->row.options & OPTION_ONE_SHOT);
@@ -26,8 +27,8 @@ static struct ephemeral_name name_of(const struct mcp_request *request)
 	return ephemeral_name(&request->principal, &request->view.connection);
 }
 
-/* One that a call may mean without naming it: not what was left of a one-shot run, nor what ends
- * with the connection of somebody else. */
+/* A sandbox that a call may use without naming it: not the rest of a one-shot run, nor one that
+ * ends with another connection. */
 static bool eligible(const struct mcp_request *request, const struct sandbox *sandbox)
 {
 	if (!live(sandbox) || (sandbox->row.options & OPTION_DETACHED))
@@ -65,8 +66,8 @@ bool target_fresh(const struct mcp_request *request, const char *name)
 	return name && name[0] ? strcmp(name, TARGET_NEW) == 0 : count_live(request, &last) == 0;
 }
 
-/* On a connection whose sandboxes end with it, the only one that it has made is nearer than those
- * that were there before. */
+/* On a connection whose sandboxes end with it, the only sandbox that it has made takes precedence
+ * over older ones. */
 static struct sandbox *only_own(const struct mcp_request *request)
 {
 	const struct ephemeral_name name = name_of(request);
@@ -130,7 +131,7 @@ void target_list(const struct mcp_request *request, size_t max, struct buffer *t
 		(void)!buffer_printf(to, "... and %zu more\n", count - max);
 }
 
-/* How one is made with what this client sees; "" where it cannot. */
+/* How to create a sandbox with the tools that this client sees; "" if it cannot. */
 static const char *how_to_create(const struct mcp_request *request)
 {
 	bool scope_missing;
@@ -154,7 +155,7 @@ static void append_live(const struct mcp_request *request, struct buffer *to)
 		to->data[--to->size] = '\0';
 }
 
-/* The one that an example names. */
+/* The sandbox for an example. */
 static const struct sandbox *newest_live(const struct mcp_request *request)
 {
 	struct sandbox *sandbox = NULL, *newest = NULL;
@@ -172,7 +173,7 @@ static bool acts_on_whole(const struct mcp_tool *tool)
 			   : field && field->flags & FIELD_REQUIRED_TOLD;
 }
 
-/* A method that is no tool gets the error unchanged. */
+/* A method that is not a tool gets the error unchanged. */
 static void refuse(struct mcp_request *request, const struct error *error)
 {
 	struct buffer text DONE_BUFFER = BUFFER(TEXT_MAX);
@@ -193,7 +194,8 @@ static void refuse(struct mcp_request *request, const struct error *error)
 	else
 		append_live(request, &text);
 	const char *told = buffer_text(&text) + (buffer_text(&text)[0] == ' ');
-	/* What acts on a sandbox as a whole (terminate) is not led to one that nobody meant. */
+	/* A tool that acts on a whole sandbox (terminate) does not suggest one that was not
+	 * named. */
 	bool whole = acts_on_whole(request->tool);
 	const struct sandbox *newest = bound(request) || whole ? NULL : newest_live(request);
 	if (newest)
@@ -202,7 +204,7 @@ static void refuse(struct mcp_request *request, const struct error *error)
 		content_refuse(request, "%s", told);
 }
 
-/* There may be some that no call means unless it names them. */
+/* There may be sandboxes that can only be used by name. */
 static const char *none_meant(const struct mcp_request *request)
 {
 	struct sandbox *sandbox = NULL;
@@ -256,7 +258,7 @@ static struct sandbox *choose(struct mcp_request *request, uint32_t flags)
 			refuse(request, &error);
 			return NULL;
 		}
-		/* Whose address is one sandbox knows which. */
+		/* If the URL belongs to one sandbox, that one is meant. */
 		request->sandbox_chosen = !id_is_set(&request->view.sandbox);
 		return sandbox;
 	}
@@ -273,7 +275,7 @@ static struct sandbox *find(struct mcp_request *request, const char *name, uint3
 {
 	struct sandbox *sandbox;
 	struct error error;
-	/* An empty one is what models write for none. */
+	/* Models write an empty text for none. */
 	if (!name || (name[0] == '\0' && !(flags & TARGET_NAMED)))
 		return choose(request, flags);
 	if (strlen(name) > NAME_SHOWN) {
@@ -285,7 +287,7 @@ static struct sandbox *find(struct mcp_request *request, const char *name, uint3
 		refuse(request, &error);
 		return NULL;
 	}
-	/* The address of one sandbox leads to no other. */
+	/* The URL of one sandbox cannot reach another one. */
 	if (id_is_set(&request->view.sandbox) &&
 	    !id_equal(&request->view.sandbox, &sandbox->row.id)) {
 		error_set(&error, ERROR_SANDBOX_NOT_FOUND, "there is no sandbox `%s` here", name);

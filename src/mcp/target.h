@@ -1,4 +1,4 @@
-/* Which sandbox a tool means, and making it ready. */
+/* Finds the sandbox for a tool and makes it ready. */
 #pragma once
 
 #include "core/sandbox/sandbox.h"
@@ -6,28 +6,28 @@
 
 enum target_flag {
 	TARGET_NAMED = 1 << 0,  /* it must be named: terminate, pause, resume */
-	TARGET_ASLEEP = 1 << 1, /* as it is: it is not woken or waited for */
+	TARGET_ASLEEP = 1 << 1, /* unchanged: neither woken nor waited for */
 };
 
 /* By id or name; `name` NULL: the one that the token or the URL is bound to, or the only live one
- * (request->sandbox_chosen is set then). Makes it ready (a principal who may write wakes it), then
- * calls act in a later turn or at once; until then on_cancel is ours. Any failure is answered for
- * the model: an unknown one lists those that live, an ended one says when and why, none at all says
- * how to make one. */
+ * (then request->sandbox_chosen is set). Makes it ready (a principal that may write wakes it), then
+ * calls act, at once or in a later turn; until then on_cancel is used by this file. Every failure
+ * is answered for the model: for an unknown sandbox with the live ones, for an ended one with when
+ * and why, without any sandbox with how to create one. */
 void target_ready(struct mcp_request *request, const char *name, uint32_t flags,
 		  void (*act)(struct mcp_request *request, struct sandbox *sandbox));
-/* In a later callback: the sandbox still, or NULL after the request was answered. */
+/* For a later callback: the sandbox if it still exists, or NULL after the request was answered. */
 struct sandbox *target_again(struct mcp_request *request);
-/* Answers with what it is now, a line; where it is gone, with that. */
+/* Answers with its present state, in a line; or with its end. */
 void target_reply(struct mcp_request *request);
-/* A one-shot run is meant: a new one was asked for, or no name was given, nothing is bound and
- * there is none. */
+/* Is a one-shot run meant? Either a new sandbox was requested, or none was named, none is bound and
+ * none exists. */
 #define TARGET_NEW "new"
 bool target_fresh(const struct mcp_request *request, const char *name);
-/* "sandbox abc (demo)" where it was chosen for the caller: what an answer begins with; else "". */
+/* "sandbox abc (demo)" if the caller did not choose it: the beginning of an answer; else "". */
 void target_note(const struct mcp_request *request, struct buffer *to);
 /* The live sandboxes of the principal, a line each, at most `max`. */
 void target_list(const struct mcp_request *request, size_t max, struct buffer *to);
-/* One of them, with its end of line; and a length of time as people say it. */
+/* One of them, with its line end; and a duration in words. */
 void target_line(const struct sandbox_row *row, struct buffer *to);
 void target_age(int64_t nanoseconds, struct buffer *to);

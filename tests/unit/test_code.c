@@ -352,3 +352,32 @@ TEST(records_are_read_in_pieces)
 	work_queue_release(queue);
 	fake_host_free(host);
 }
+
+static size_t execs_count(struct sandbox *sandbox)
+{
+	size_t sum = 0;
+	list_each (&sandbox->execs, node)
+		sum++;
+	return sum;
+}
+
+/* Its channel's data comes after the end of an interpreter that is not there: the languages are
+ * looked for once. */
+TEST(an_end_is_told_once)
+{
+	struct fake_host *host = fake_host_new();
+	struct told told = {0};
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+	struct code_life *life = start_python(sandbox, &told)->context->life;
+	uint64_t control = life->control.exec->row.key, interpreter = life->main.exec->row.key;
+	fake_turn(host, 20);
+	fake_exit(init, interpreter, EXEC_END_EXITED, 127, 0);
+	fake_turn(host, 20);
+	CHECK_INT(execs_count(sandbox), 3);
+	fake_print(init, control, 0, "late\n", strlen("late\n"));
+	fake_turn(host, 20);
+	CHECK_INT(execs_count(sandbox), 3);
+	fake_host_free(host);
+}

@@ -1,12 +1,12 @@
-/* /v1/budgets: what the caller's workspace may and has used; /v1/workspaces/{workspace}/budgets,
- * for admin: the same of any, and its own ones set and removed. The store's short calls excepted
- * nothing blocks. */
+/* /v1/budgets: the budgets of the caller's workspace and their use;
+ * /v1/workspaces/{workspace}/budgets, for admin: those of any workspace, and changes of its own
+ * ones. Nothing blocks but the store's short calls. */
 #include "api/account/budget_record.h"
 
 #include "api/routes.h"
 #include "edge/account_fields.h"
 
-/* As many as there are kinds, and some that are given twice. */
+/* All kinds of budgets, and some duplicates. */
 #define BUDGETS_MAX 64
 
 void put_amount(struct json_writer *writer, const char *key, uint32_t what, uint64_t amount)

@@ -1,5 +1,5 @@
-/* /v1/tokens, for the scope admin: make (shown once), list, revoke. Each is one short call of the
- * store. */
+/* /v1/tokens, for the scope admin: creates (shown once), lists, revokes tokens. Each is one short
+ * call of the store. */
 #include "api/routes.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static void token_post(struct call *call)
 	reply_json(call, 201, &writer);
 }
 
-/* A revoked one is good for nothing any more, not even for revoking it. */
+/* A revoked token is useless, so it is not listed, not even for revoking it. */
 static bool list_one(void *data, const struct token_row *row)
 {
 	if (row->revoked_wall == 0)

@@ -1,5 +1,5 @@
-/* GET /v1/usage: what sandboxes and workspaces have used, summed over whole hours of UTC. What is
- * under way is counted first, so that the answer is of now; then it is one query of the store. */
+/* GET /v1/usage: the use of sandboxes and workspaces, summed over whole hours (UTC). The running
+ * hour is counted first, so that the answer is up to date; then it is one query of the store. */
 #include "store/usage.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct ask {
 	uint64_t limit;
 	int64_t from, to; /* of the query, as these are */
 	const char *by_name, *name, *cursor;
-	/* The answer that is being made. */
+	/* The answer that is being written. */
 	struct usage_walk walk;
 	struct buffer buffer;
 	struct json_writer writer;
@@ -47,7 +47,7 @@ static const struct field usage_query[] = {
 static int parse_range(struct ask *ask, struct error *error)
 {
 	int64_t now = clock_wall() / NSEC_PER_SEC;
-	/* Without a word it is this month. */
+	/* The default is this month. */
 	time_t when = (time_t)now;
 	struct tm month;
 	gmtime_r(&when, &month);
@@ -64,7 +64,7 @@ static int parse_range(struct ask *ask, struct error *error)
 	return 0;
 }
 
-/* Whose it is: the caller's own workspace; admin may name another, or `*` for all. */
+/* The caller's own workspace; admin may name another, or `*` for all. */
 static int parse_workspace(struct call *call, struct ask *ask, struct error *error)
 {
 	const char *name = ask->name;
@@ -172,7 +172,7 @@ static void ask_free(void *state)
 static void counted(void *data, const struct error *error)
 {
 	struct call *call = data;
-	(void)error; /* what could be counted is */
+	(void)error; /* the available counts are shown */
 	if (call->exchange && core_running(call->core))
 		act(call);
 	call_release(call);

@@ -1,6 +1,6 @@
-/* /v1/sandboxes/{sandbox}/activity: pages of a sandbox's timeline, also of one that has ended. And
- * the table of all that comes from the activity: events, receipts. Runs on the loop; reads one page
- * of the store. */
+/* /v1/sandboxes/{sandbox}/activity: pages of a sandbox's timeline, also of an ended one. Also the
+ * table of all routes about the activity: events, receipts. Runs on the loop; reads one page of the
+ * store. */
 #include "api/activity/activity.h"
 
 #include <inttypes.h>
@@ -95,7 +95,7 @@ static int read_query(struct call *call, struct activity_query *query,
 	query->to_wall = asked.until;
 	query->descending = strcmp(asked.order, "desc") == 0;
 	query->kinds = kinds[0] ? kinds : NULL;
-	query->limit = asked.limit + 1; /* one more says whether there is more */
+	query->limit = asked.limit + 1; /* one more shows whether there are more */
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-/* What the activity's handlers share: how an entry looks in JSON, how its pages are asked for. */
+/* Shared by the activity's handlers: an entry in JSON, and the parameters of its pages. */
 #pragma once
 
 #include "core/activity/activity.h"
@@ -7,17 +7,17 @@
 
 #define ACTIVITY_PAGE_DEFAULT 100
 #define ACTIVITY_PAGE_MAX 1000
-/* One entry as JSON at the most: every byte of its values may take six. */
+/* The maximum of one entry as JSON: every byte of its values may take six. */
 #define ACTIVITY_ENTRY_JSON_MAX (8 * ACTIVITY_DETAILS_MAX * (ACTIVITY_VALUE_MAX + 64))
 
 void put_activity(struct json_writer *writer, const char *key, const struct activity_row *row);
 void put_details(struct json_writer *writer, const char *key, const struct activity_row *row);
 
-/* A page of them that is being made. */
+/* A page of entries that is being written. */
 struct activity_page {
 	struct json_writer writer;
 	uint32_t limit, count;
-	uint64_t last; /* where it ends: a number, or with `by_sequence` a sequence */
+	uint64_t last; /* its end: a number, or with `by_sequence` a sequence */
 	bool more, by_sequence;
 };
 /* Adds one; `data` is the page. */

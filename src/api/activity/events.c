@@ -1,15 +1,15 @@
-/* GET /v1/events: everything that happens in a workspace, as server-sent events (sse.h), from where
- * the client was; or as a page. And GET /v1/sandboxes/{sandbox}/events: the life of one sandbox, as
- * PandaStack's clients know it.
+/* GET /v1/events: all events of a workspace, as server-sent events (sse.h), from the client's last
+ * position; or as a page. And GET /v1/sandboxes/{sandbox}/events: the events of one sandbox, in
+ * PandaStack's form.
  *
- * A stream has a position: the sequence of the last entry it has looked at. What comes after it is
- * read from `recent`, where every entry stands formatted once for all streams, or, where that does
- * not reach back so far, from the store, a page per turn. So a slow client costs no memory; when it
- * is too far behind it is told so (`dropped`) and let go, and comes back with Last-Event-ID.
+ * A stream has a position: the sequence of the last entry that it has examined. Later entries come
+ * from `recent`, where every entry is formatted once for all streams, or, if `recent` does not
+ * reach back that far, from the store, a page per turn. So a slow client costs no memory; a client
+ * that is too far behind gets `dropped`, its stream ends, and it reconnects with Last-Event-ID.
  *
- * With many streams what is new waits a moment, so that a write to each does not follow every
- * command; then each gets all of it in one write, a few streams per turn of the loop, so that other
- * requests come in between. Runs on the loop; reads pages of the store. */
+ * With many streams, new entries are delayed a little, so that a command does not cause a write to
+ * each stream; then each gets all of them in one write, a few streams per turn of the loop, so that
+ * other requests are handled in between. Runs on the loop; reads pages of the store. */
 #include "api/activity/activity.h"
 
 #include <stdio.h>
@@ -23,24 +23,24 @@
 
 #define RECENT_MAX 128  /* entries kept formatted while there are streams */
 #define PAGE 64         /* of the store, per turn and stream */
-#define SCAN 1000       /* entries that are looked at for it, or for a page, in one turn */
-#define BEHIND_MAX 256  /* entries that a blocked client may miss before it is let go */
-#define IMMEDIATE_MAX 8 /* so many streams are told at once; of more each adds to the delay */
+#define SCAN 1000       /* the maximum of entries that one turn examines for a stream or a page */
+#define BEHIND_MAX 256  /* entries that a blocked client may miss before its stream ends */
+#define IMMEDIATE_MAX 8 /* streams served at once; each further one adds to the delay */
 #define DELAY_MAX_MS 100
-#define SLICE 32              /* streams that are told in one turn */
-#define WRITE_SIZE (32 * KIB) /* what is sent at once, about */
+#define SLICE 32              /* streams per turn */
+#define WRITE_SIZE (32 * KIB) /* about so much is sent at once */
 #define TAIL_DEFAULT 50
 
 /* One entry, formatted. */
 struct recent {
 	struct list link;
 	uint64_t sequence;
-	char cursor[ACTIVITY_CURSOR_MAX]; /* of it */
+	char cursor[ACTIVITY_CURSOR_MAX]; /* its cursor */
 	uint32_t kind;
 	struct id sandbox;
 	char *workspace;
 	struct buffer event;      /* for /v1/events, as it is sent */
-	struct buffer compatible; /* its JSON as PandaStack has it */
+	struct buffer compatible; /* its JSON in PandaStack's form */
 };
 
 static struct {
@@ -52,9 +52,9 @@ static struct {
 	size_t stream_count;
 	struct list recent; /* oldest first */
 	size_t recent_count;
-	uint64_t reaches; /* every entry behind this one is in `recent` */
-	size_t left;      /* streams that are still to be told in this round */
-	bool again;       /* something came since: another round follows */
+	uint64_t reaches; /* every later entry is in `recent` */
+	size_t left;      /* streams that are still to be served in this round */
+	bool again;       /* there are newer entries: another round follows */
 } hub;
 
 struct events {
@@ -65,7 +65,7 @@ struct events {
 	struct activity_page page;
 	uint64_t position;
 	char workspace[WORKSPACE_MAX + 1];
-	struct id sandbox; /* only this one's, or unset */
+	struct id sandbox; /* only this sandbox, or unset */
 	char kinds[ACTIVITY_KIND_LIST_MAX];
 	bool compatible; /* PandaStack's form */
 	bool follow;
@@ -77,7 +77,7 @@ struct events {
 
 /* --- how an entry looks --- */
 
-/* As it is, not as a string: clients know it as a number. */
+/* As a number, not as a string: clients know it so. */
 static void put_cursor(struct json_writer *writer, uint64_t place)
 {
 	char cursor[ACTIVITY_CURSOR_MAX];
@@ -118,7 +118,7 @@ static struct recent *recent_new(const struct activity_row *row)
 	sse_format(&recent->event, recent->cursor, activity_kind_name(row->kind), &json);
 	recent->compatible = BUFFER(ACTIVITY_ENTRY_JSON_MAX);
 	writer = json_writer_on(&recent->compatible);
-	/* PandaStack calls the end of a sandbox so. */
+	/* PandaStack's name for the end of a sandbox. */
 	bool ended = row->kind == ACTIVITY_SANDBOX_ENDED;
 	put_object(&writer, NULL);
 	put_time(&writer, "time", row->wall);
@@ -142,7 +142,7 @@ static bool wanted(const struct events *events, const struct recent *recent)
 
 static void schedule(bool soon);
 
-/* The stream ends here; its state is the call's and goes with it. */
+/* The stream ends here; its state belongs to the call and is freed with it. */
 static void leave(struct events *events)
 {
 	if (list_empty(&events->link))
@@ -166,7 +166,7 @@ static void end_stream(struct events *events)
 	call_answered(call);
 }
 
-/* The explicit end of one that cannot be served on. */
+/* The explicit end of a stream that cannot continue. */
 static void let_go(struct events *events, const char *reason)
 {
 	DONE_BUFFER struct buffer json = BUFFER(8 * KIB);
@@ -180,7 +180,7 @@ static void let_go(struct events *events, const char *reason)
 	end_stream(events);
 }
 
-/* What one stream is sent at once: begun empty, flushed at the end. */
+/* The data for one write to a stream: begins empty, flushed at the end. */
 #define BATCH BUFFER(WRITE_SIZE + ACTIVITY_ENTRY_JSON_MAX + KIB)
 
 static void flush(struct events *events, struct buffer *batch)
@@ -190,13 +190,13 @@ static void flush(struct events *events, struct buffer *batch)
 	buffer_clear(batch);
 }
 
-/* False: the stream has ended with it. */
+/* False: the stream has ended. */
 static bool send_one(struct events *events, const struct recent *recent, struct buffer *batch)
 {
 	if (events->compatible)
 		sse_format(batch, recent->cursor, "event", &recent->compatible);
 	else if (buffer_append(batch, recent->event.data, recent->event.size) < 0)
-		abort(); /* its maximum was made for it */
+		abort(); /* its maximum is sufficient */
 	bool last = events->compatible && recent->kind == ACTIVITY_SANDBOX_ENDED;
 	if (last || batch->size >= WRITE_SIZE)
 		flush(events, batch);
@@ -212,7 +212,7 @@ static bool take_row(void *data, const struct activity_row *row)
 	return true;
 }
 
-/* What is older than `recent` reaches, from the store: false when the stream is gone. */
+/* Sends entries from the store that are older than `recent`: false if the stream has ended. */
 static bool pump_store(struct events *events, bool *ret_more)
 {
 	struct core *core = hub.core;
@@ -261,7 +261,7 @@ static bool pump_store(struct events *events, bool *ret_more)
 	return alive;
 }
 
-/* True when it had to look into the store: that is enough for one turn. */
+/* True if it has read from the store: that is enough for one turn. */
 static bool pump(struct events *events)
 {
 	DONE_BUFFER struct buffer batch = BATCH;
@@ -292,7 +292,7 @@ static bool pump(struct events *events)
 	return stored;
 }
 
-/* Each goes to the end of the list and is told; one that ends meanwhile takes itself out of it. */
+/* Each is moved to the end of the list and served; one that ends meanwhile removes itself. */
 static void pump_some(void)
 {
 	for (size_t i = 0; i < SLICE && hub.left > 0 && !list_empty(&hub.streams); i++) {
@@ -384,7 +384,7 @@ static void gone(struct call *call)
 	sse_drop(TAKE_PTR(events->sse));
 }
 
-/* Sends `first` (may be NULL), and with `last` ends there: nothing more will come. */
+/* Sends `first` (may be NULL); with `last` the stream ends there, since nothing more will come. */
 static void join(struct events *events, struct list *first, bool last)
 {
 	DONE_BUFFER struct buffer batch = BATCH;
@@ -453,7 +453,7 @@ const struct field events_query[] = {
     {0},
 };
 
-/* Whose activity: `sandbox` of the query, or the one that the token is bound to. */
+/* The sandbox: `sandbox` of the query, or the one that the token is bound to. */
 static int read_sandbox(struct call *call, struct events *events, struct error *error)
 {
 	struct sandbox_row row = {0};
@@ -466,8 +466,8 @@ static int read_sandbox(struct call *call, struct events *events, struct error *
 	return 0;
 }
 
-/* From where: `after`, else the Last-Event-ID of a client that comes back. Without either a stream
- * begins with what is new, and a page with the oldest. */
+/* The position: `after`, else the Last-Event-ID of a client that reconnects. Without either a
+ * stream begins with new events, and a page with the oldest. */
 static int read_position(struct call *call, struct events *events, struct error *error)
 {
 	const char *last_id = http_header(call->exchange, "last-event-id");
@@ -539,7 +539,7 @@ void events_get(struct call *call)
 					      .by_sequence = true};
 	put_object(&events->page.writer, NULL);
 	put_array(&events->page.writer, "items");
-	/* The answer is in its state. */
+	/* The answer is in the call's state. */
 	call_hold(call);
 	page_turn(call);
 	call_release(call);
@@ -547,7 +547,7 @@ void events_get(struct call *call)
 
 /* --- as PandaStack has it --- */
 
-/* They come newest first, and stand oldest first. */
+/* Rows come newest first; the page has the oldest first. */
 static bool take_row_before(void *data, const struct activity_row *row)
 {
 	struct list *found = data;

@@ -1,7 +1,7 @@
-/* GET …/execs/{exec}/receipt: what ran, where, under which limits, what came of it, and the entries
- * of the activity that say so, signed with this installation's key. Made from the stored entries,
- * so that there is one as long as they are kept, also of a sandbox that has ended. docs/activity.md
- * describes it for whoever checks one. Runs on the loop; reads a bounded part of the store. */
+/* GET …/execs/{exec}/receipt: a command, its sandbox, its limits and its result, with the entries
+ * of the activity that prove them, signed with this installation's key. Made from the stored
+ * entries, so that it is available while they are kept, also for an ended sandbox. docs/activity.md
+ * describes how to check one. Runs on the loop; reads a bounded part of the store. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static json_t *details_json(const struct activity_row *row)
 	size_t at = 0;
 	const char *key, *value;
 	json_t *details = json_array();
-	/* A list of pairs: the order is part of the hash, and members of an object have none. */
+	/* A list of pairs, since the order is part of the hash, and members of an object have no
+	 * order. */
 	while ((key = packed_next(packed, &at)) && (value = packed_next(packed, &at)))
 		json_array_append_new(details, json_pack("[s, s]", key, value));
 	return details;
@@ -95,7 +96,7 @@ static const char *detail(const json_t *details, const char *key)
 	return NULL;
 }
 
-/* A number of the details; null where there is none. */
+/* A number in the details; null if it is missing. */
 static json_t *detail_number(const json_t *details, const char *key)
 {
 	const char *text = detail(details, key);
@@ -175,7 +176,7 @@ static json_t *exec_json(const struct receipt *receipt, const struct id *exec)
 			 detail_number(receipt->ended, "cpu_us"));
 }
 
-/* Does the log hold all of it still? */
+/* Is the log still complete? */
 static bool log_whole(struct exec *exec, enum exec_stream stream)
 {
 	char first;

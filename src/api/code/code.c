@@ -1,6 +1,6 @@
 /* /v1/sandboxes/{sandbox}/code and .../contexts: runs code in a fresh interpreter or in a context,
- * makes, lists, restarts, interrupts and deletes contexts; and .../repl, the same with another
- * API's names and shapes. Everything waits through callbacks of core/code/code.h. */
+ * makes, lists, restarts, interrupts and deletes contexts; and .../repl, the same in another API's
+ * names and shapes. Everything waits through callbacks of core/code/code.h. */
 #include "api/code/code.h"
 
 #include <stdlib.h>
@@ -178,7 +178,7 @@ static const struct field context_fields[] = {
     {0},
 };
 
-/* In a context there is no more to say. */
+/* In a context there are no further fields. */
 static const struct field cell_fields[] = {
     {"code", AT(TEXT, spec.code), FIELD_REQUIRED, .max = CODE_SOURCE_MAX,
      .rest = "At most 1 MiB of UTF-8."},

@@ -1,16 +1,16 @@
 /* Code and its contexts over HTTP:
  *   code.c          run a piece, make, list, restart, interrupt, delete contexts; the routes
- *   record.c   what is answered
- *   stream.c   the same as events */
+ *   record.c   the answers
+ *   stream.c   the same as server-sent events */
 #pragma once
 
 #include "core/code/code.h"
 #include "edge/exec_follower.h"
 
-#define CODE_OUTPUT_DEFAULT (1 * MIB) /* of each stream, in an answer */
+#define CODE_OUTPUT_DEFAULT (1 * MIB) /* for each stream, in an answer */
 #define CODE_OUTPUT_MAX (4 * MIB)
 
-/* Which of the two APIs it is answered for. */
+/* The API in whose form the answer is. */
 enum code_form {
 	CODE_FORM_OWN,
 	CODE_FORM_SESSION, /* .../repl/sessions */
@@ -34,7 +34,7 @@ struct code_fields {
 /* A piece of code that a request waits for, or streams. */
 struct code_call {
 	struct call *call;
-	struct foreground_cell *run; /* NULL before it was begun and after its end */
+	struct foreground_cell *run; /* NULL before its begin and after its end */
 	enum code_form form;
 	char context[CALL_PARAMETER_MAX]; /* "": a fresh interpreter */
 	struct code_spec spec;            /* borrows from the body */
@@ -47,16 +47,16 @@ struct code_call {
 	bool blocked; /* the connection's queue is full */
 	bool ended;
 	struct id exec;
-	struct exec_follower follower; /* .exec: only while it is looked at */
+	struct exec_follower follower; /* .exec: only while the output is read */
 	uint64_t end[2];
 	uint32_t results_sent;
-	struct code_event events[CODE_EVENTS_MAX]; /* for when all output is out */
+	struct code_event events[CODE_EVENTS_MAX]; /* sent after all earlier output */
 	size_t event_count, event_at;
 };
 
 /* record.c */
 void put_context(struct json_writer *writer, const char *key, const struct code_context *context);
-/* The members of a cell, into an object that the caller opened. */
+/* The members of a cell, in an object that the caller opened. */
 void put_cell(struct json_writer *writer, const struct code_context *context,
 	      const struct code_cell *cell, bool with_results);
 /* text_only: bytes that are not UTF-8 are replaced, instead of base64 under another name. */
@@ -69,7 +69,7 @@ void put_cell_result(struct json_writer *writer, const struct code_context *cont
 		     const struct code_cell *cell, uint32_t result);
 void put_cell_error(struct json_writer *writer, const char *key, const struct code_context *context,
 		    const struct code_cell *cell);
-/* The same as one text, as clients of .../repl expect it; null when there is none. */
+/* The error as one text, as clients of .../repl expect it; null if there is none. */
 void put_cell_error_text(struct json_writer *writer, const char *key,
 			 const struct code_context *context, const struct code_cell *cell);
 uint32_t cell_result_count(const struct code_cell *cell);

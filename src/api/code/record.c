@@ -1,4 +1,4 @@
-/* What is answered of code: a context, a cell, its output and its results. Reads logs from the page
+/* JSON answers about code: a context, a cell, its output and its results. Reads logs from the page
  * cache, bounded by the answer's maxima. Called by code.c and stream.c. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ void put_context(struct json_writer *writer, const char *key, const struct code_
 
 /* --- output --- */
 
-/* Whether it had to be base64. */
+/* Returns whether it had to be base64. */
 static bool put_stream(struct json_writer *writer, const struct code_context *context,
 		       enum exec_stream stream, uint64_t begin, uint64_t end, uint64_t maximum,
 		       bool text_only)
@@ -52,7 +52,7 @@ static bool put_stream(struct json_writer *writer, const struct code_context *co
 	return base64;
 }
 
-/* Where a cell that still runs has come to. */
+/* The current end of a running cell's output. */
 static uint64_t end_of(const struct code_context *context, const struct code_cell *cell,
 		       enum exec_stream stream)
 {
@@ -75,7 +75,7 @@ void put_cell_output(struct json_writer *writer, const struct code_context *cont
 
 /* --- results --- */
 
-/* Text of some kind goes as it is, the rest as base64. */
+/* Text types are sent unchanged, the rest as base64. */
 static bool is_text(const char *type)
 {
 	return text_starts(type, "text/") || strstr(type, "json") || strstr(type, "xml") ||
@@ -121,7 +121,7 @@ void put_cell_results(struct json_writer *writer, const struct code_context *con
 	put_array_end(writer);
 }
 
-/* What was too large or too many. */
+/* The forms that were too large or too many. */
 static void put_omitted(struct json_writer *writer, const struct code_context *context,
 			const struct code_cell *cell)
 {
@@ -180,7 +180,7 @@ void put_cell_error(struct json_writer *writer, const char *key, const struct co
 	put_object_end(writer);
 }
 
-/* One of the error's parts, if it has it and it is not empty. */
+/* One part of the error, unless it is missing or empty. */
 static char *error_part(const struct code_context *context, const struct code_cell *cell,
 			const char *key)
 {

@@ -1,6 +1,6 @@
 /* A piece of code as events while it runs: stdout, stderr, result, error, end. Output is pulled
- * from the exec's log by offset, as fast as the client takes it; what comes after it waits until it
- * is out. Called by code.c; never blocks. */
+ * from the exec's log by offset, as fast as the client reads; later events wait until it is sent.
+ * Called by code.c; never blocks. */
 #include <stdlib.h>
 
 #include "api/code/code.h"
@@ -31,7 +31,7 @@ static void send_gap(struct exec_follower *follower, enum exec_stream stream, ui
 	emit(container_of(follower, struct code_call, follower), "gap", &buffer);
 }
 
-/* When to look and how far is the cell's to say: `running`, `ended` and `failed` are not needed. */
+/* The cell decides when to read and how far: `running`, `ended` and `failed` are not needed. */
 static const struct exec_emitter code_emitter = {
     .piece_max = EVENT_PIECE_MAX, .characters = true, .piece = send_piece, .gap = send_gap};
 
@@ -114,7 +114,7 @@ void code_stream_changed(struct code_call *code, struct code_context *context,
 			     MIN(cell->results_shown, cell_result_count(cell)));
 		pump(code);
 	}
-	/* Live ones go between the output. */
+	/* Live results are sent between the output. */
 	while (call->exchange && code->sse && !code->blocked && !code->ended &&
 	       code->event_at < code->event_count) {
 		struct code_event *event = &code->events[code->event_at++];

@@ -1,10 +1,11 @@
-/* A command's output as it comes: server-sent events, or lines of JSON. `POST .../exec/stream` runs
- * one (so does `POST .../exec` with `Accept: text/event-stream`), `GET .../output?follow=1` follows
- * one that is there. Output is pulled from the exec's log by offset, as fast as the client takes
- * it: one that is slow holds up its own command (which is lossless unless detached), and no memory.
- * A client that goes away cancels the command that it runs unless it said `detach=1`.
+/* A command's output while it runs: server-sent events, or lines of JSON. `POST .../exec/stream`
+ * runs a command (so does `POST .../exec` with `Accept: text/event-stream`), `GET
+ * .../output?follow=1` follows an existing one. Output is pulled from the exec's log by offset, as
+ * fast as the client reads: a slow client slows down its own command (which is lossless unless
+ * detached), and costs no memory. When a client disconnects, the command that it runs is cancelled,
+ * unless it said `detach=1`.
  *
- * Every chunk is cut between characters. Bytes that are no UTF-8 come as they are in `data_base64`
+ * Every chunk is cut between characters. Bytes that are not UTF-8 come unchanged in `data_base64`,
  * beside a `chunk` that has U+FFFD in their places. */
 #include "api/exec/events.h"
 
@@ -30,10 +31,10 @@ struct follow {
 	struct exec_fields *ask; /* until the start */
 	struct sse *sse;
 	enum form form;
-	bool begun;       /* the head is out */
+	bool begun;       /* the head was sent */
 	bool blocked;     /* the connection's queue is full */
-	bool owner;       /* it was begun here: it ends with the client */
-	bool input_given; /* whole, with the request */
+	bool owner;       /* this call began the exec: it ends with the client */
+	bool input_given; /* all of it came with the request */
 };
 
 static void follow_free(void *state)
@@ -171,7 +172,8 @@ void put_timed_out(struct json_writer *writer, const struct exec_row *row)
 	put_text(writer, "code", error_info(ERROR_TIMED_OUT)->code);
 }
 
-/* A time-out is an error with all that an exit has: clients of either kind see what it is. */
+/* A time-out is an error with all members of an exit, so that both kinds of clients understand
+ * it. */
 static const char *put_last(struct follow *follow, struct json_writer *writer,
 			    const struct left_process *processes, size_t count)
 {
@@ -241,7 +243,7 @@ static void events_running(struct exec_follower *follower)
 		send_start(follow);
 	}
 	if (follow->owner && follow->input_given && stdin_lost(follower->exec, &error)) {
-		/* The feed cancels it; here is who asked for it. */
+		/* The feed cancels the exec; this answers its client. */
 		send_error(follow, &error);
 		end_answer(follow);
 	}
@@ -302,7 +304,7 @@ static void act(struct call *call, struct sandbox *sandbox)
 	struct exec *exec;
 	struct error error;
 	ask->spec.principal = &call->principal;
-	/* A detached command has no reader that it could wait for. */
+	/* A detached command must not wait for a reader. */
 	if (follow->owner)
 		ask->spec.flags |= EXEC_LOSSLESS;
 	if (exec_start(sandbox, &ask->spec, &exec, &error) < 0) {
@@ -314,7 +316,7 @@ static void act(struct call *call, struct sandbox *sandbox)
 	if (ask->stdin_kind == STDIN_GIVEN)
 		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
 	follow->input_given = ask->stdin_kind == STDIN_GIVEN;
-	/* What is open for hours keeps no more than it needs. */
+	/* A stream may be open for hours: it keeps no more than it needs. */
 	exec_fields_done(ask);
 	free(TAKE_PTR(follow->ask));
 	json_decref(call->body);
@@ -386,7 +388,7 @@ void exec_events_follow(struct call *call, struct exec *exec, const char *format
 	follow->form = form_of(call, format);
 	follow->follower.sent[0] = from_out;
 	follow->follower.sent[1] = from_err;
-	/* As of a raw follower: see output.c. */
+	/* As for a raw follower: see output.c. */
 	follow->follower.watcher.consumes = !exec_has_consumer(exec);
 	follow->follower.watcher.only = out && err ? 0 : out ? EXEC_STDOUT : EXEC_STDERR;
 	watch(follow, exec);

@@ -3,16 +3,16 @@
 
 #include "edge/exec_follower.h"
 
-/* As much of a command's output as is JSON in one event. */
+/* The maximum of a command's output in one JSON event. */
 #define EVENT_PIECE_MAX (16 * KIB)
 #define EVENT_MAX (8 * EVENT_PIECE_MAX) /* as text and as base64 */
 
 const char *stream_name(enum exec_stream stream);
-/* As `key`, with U+FFFD for what is no UTF-8; then also as it is, as `data_base64`. */
+/* As `key`, with U+FFFD for bytes that are not UTF-8; then also unchanged, as `data_base64`. */
 void put_chunk(struct json_writer *writer, const char *key, const char *data, size_t size);
-/* The members `error` and `code` of one that took too long. */
+/* The members `error` and `code` of a timed-out command. */
 void put_timed_out(struct json_writer *writer, const struct exec_row *row);
-/* The events of a piece and of a gap, whole. */
+/* The complete events for a piece and for a gap. */
 void put_piece_event(struct json_writer *writer, const char *data, size_t size, uint64_t offset);
 void put_gap_event(struct json_writer *writer, enum exec_stream stream, uint64_t offset,
 		   uint64_t bytes);

@@ -14,27 +14,27 @@ struct exec_call {
 	struct foreground *exec;       /* while the call waits for it */
 	struct exec_follower follower; /* of a stream */
 	struct exec_fields ask;
-	struct idempotent *request; /* NULL: it has no key, or was begun */
-	bool kept;                  /* it has a key: it goes on without its client */
+	struct idempotent *request; /* NULL: it has no key, or the command has begun */
+	bool kept;                  /* it has a key: it continues without its client */
 	/* stream.c */
 	bool upgraded;
 	bool detach;
 	bool blocked;             /* the connection's queue is full */
-	uint64_t stdin_granted;   /* credit that the client still has */
+	uint64_t stdin_granted;   /* credit that the client has left */
 	bool stdin_end;           /* STDIN_CLOSE came */
-	struct buffer stdin_left; /* came and not yet taken by the exec */
-	struct buffer input;      /* an incomplete frame of the client's */
+	struct buffer stdin_left; /* received and not yet taken by the exec */
+	struct buffer input;      /* an incomplete frame from the client */
 };
 
 /* execs.c */
-/* The answer to one who has waited: the exec, what it printed, what it left running. */
+/* The answer to a waiting request: the exec, its output, its left-over processes. */
 void put_exec_result(struct json_writer *writer, struct exec *exec, uint64_t answer_max,
 		     const struct left_process *left, size_t count);
 
-/* stream.c. When the sandbox is ready. */
+/* stream.c. Called when the sandbox is ready. */
 void exec_stream_begin(struct call *call, struct sandbox *sandbox);
 
-/* repeat.c. A command with an Idempotency-Key runs once: the same request again is told of the same
- * command, and waits for its end where the first one did. 0: go on (exec->request is set); 1: it
- * is, or will be, answered; -1. */
+/* repeat.c. A command with an Idempotency-Key runs once: a repeated request gets the answer about
+ * the same command, and waits for its end if the first one did. 0: continue (exec->request is set);
+ * 1: it is, or will be, answered; -1. */
 NODISCARD int exec_repeat(struct call *call, struct exec_call *exec, struct error *error);

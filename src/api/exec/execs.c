@@ -52,7 +52,7 @@ static void exec_call_done(void *data, struct exec *exec, const struct left_proc
 	reply_json(exec_call->call, 200, &writer);
 }
 
-/* A command that nobody waits for any more is ended. */
+/* Ends a command for which no client waits any more. */
 static void exec_call_gone(struct call *call)
 {
 	struct exec_call *exec_call = call->state;
@@ -69,7 +69,7 @@ static void reply_exec(struct call *call, int status, const struct exec *exec)
 	reply_json(call, status, &writer);
 }
 
-/* The sandbox is ready: the command is begun, and waited for unless it is for the background. */
+/* The sandbox is ready: begins the command, and waits for it unless it runs in the background. */
 static void exec_call_act(struct call *call, struct sandbox *sandbox)
 {
 	static const struct foreground_callbacks callbacks = {.done = exec_call_done};
@@ -79,8 +79,8 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 	struct error error;
 	int result = 0;
 	ask->spec.principal = &call->principal;
-	/* Right before it is started: after a crash the key is known, or the command was not begun.
-	 */
+	/* Recorded right before the start: after a crash either the key is known, or the command
+	 * was not begun. */
 	if (exec_call->request) {
 		ask->spec.id = id_new();
 		result = idempotency_record(exec_call->request, &sandbox->row.id, &ask->spec.id,
@@ -107,7 +107,7 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 	}
 }
 
-/* background: whatever the body says about it. */
+/* background: overrides the body. */
 static void exec_call_begin(struct call *call, bool background, bool stream)
 {
 	struct exec_call *exec_call = calloc(1, sizeof(*exec_call));
@@ -150,7 +150,7 @@ static void exec_call_begin(struct call *call, bool background, bool stream)
 	else if (http_request(call->exchange)->fd_count > 0)
 		result =
 		    error_set(&error, ERROR_INVALID, "descriptors are for `mounts` of a create");
-	/* Unless it was begun before, with the same key. */
+	/* Unless a request with the same key has begun it. */
 	else if (call_idempotency_key(call))
 		result = exec_repeat(call, exec_call, &error);
 	if (result < 0)
@@ -180,11 +180,11 @@ void job_post(struct call *call)
 
 struct listing {
 	struct json_writer writer;
-	uint32_t states;            /* a bit for each that is wanted */
+	uint32_t states;            /* a bit for each wanted state */
 	const char *state, *cursor; /* of the query */
-	bool all;                   /* also what code contexts need for themselves */
+	bool all;                   /* also the internal execs of code contexts */
 	uint64_t limit, count;
-	struct id last; /* the last one that was listed */
+	struct id last; /* the last listed exec */
 };
 
 static bool execs_list_one(void *data, const struct exec_row *row, struct exec *exec)
@@ -225,7 +225,7 @@ static uint32_t execs_states(const char *state)
 					       : 1u << EXEC_FAILED;
 }
 
-/* The key behind which a page goes on. */
+/* The key after which a page continues. */
 static int execs_parse_cursor(struct call *call, const char *cursor, uint64_t *ret_key,
 			      struct error *error)
 {
@@ -416,7 +416,7 @@ static void exec_kill_act(struct call *call, struct sandbox *sandbox)
 		exec_purge(exec, &call->principal);
 		reply_empty(call, 204);
 	} else if ((!exec_ended(exec) || exec->row.left_running > 0) &&
-		   /* Also of one that has ended: what it left running goes. */
+		   /* Also for an ended exec: kills its left-over processes. */
 		   exec_signal(exec, &call->principal, SIGKILL, SIGNAL_TREE, &error) < 0) {
 		reply_error(call, &error);
 	} else {
@@ -424,8 +424,7 @@ static void exec_kill_act(struct call *call, struct sandbox *sandbox)
 	}
 }
 
-/* One that runs is killed; one that has ended is forgotten, which needs no sandbox that is awake.
- */
+/* Kills a running exec; removes an ended one, which does not need the sandbox to be awake. */
 void exec_delete(struct call *call)
 {
 	struct error error;

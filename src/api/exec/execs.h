@@ -27,5 +27,5 @@ struct terminal_size {
 };
 extern const struct field execs_query[], exec_output_query[], exec_stdin_query[],
     exec_delete_query[], exec_pty_query[], exec_tty_query[], logs_query[];
-/* Bodies of signal and resize; a resize comes over a terminal's socket too. */
+/* Bodies of signal and resize; a resize also comes over a terminal's WebSocket. */
 extern const struct field exec_signal_fields[], exec_resize_fields[];

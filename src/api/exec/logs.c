@@ -1,7 +1,7 @@
-/* GET .../logs: what the commands of a sandbox have printed, line by line (core/exec/logs.h): a
- * page of JSON, plain text, or, with follow=1, server-sent events until the client goes or the
+/* GET .../logs: the output of a sandbox's commands, line by line (core/exec/logs.h): a page of
+ * JSON, plain text, or, with follow=1, server-sent events until the client disconnects or the
  * sandbox ends. Reading neither wakes a sandbox nor counts as activity. Searching is done in pieces
- * (base/work.h), and what one request may search is bounded. */
+ * (base/work.h), and the total per request is bounded. */
 #include "core/exec/logs.h"
 
 #include <stdio.h>
@@ -16,10 +16,10 @@
 #define LINES_DEFAULT 1000
 #define LINES_MAX 10000
 #define FOLLOW_TAIL_DEFAULT 100
-#define PAGE_BYTES (4 * MIB) /* a page ends behind the line that passes it */
+#define PAGE_BYTES (4 * MIB) /* a page ends after the line that exceeds it */
 #define PIECE_WORK (64 * 1024)
 #define GATHER_MS 20
-#define SEARCH_MAX (256 * MIB) /* of one request; a follower's is what comes */
+#define SEARCH_MAX (256 * MIB) /* of one request; not for a follower's new lines */
 
 struct logs {
 	struct call *call;
@@ -27,14 +27,15 @@ struct logs {
 	struct exec_listener listener;
 	struct sse *sse;
 	struct work work; /* the next piece */
-	uv_timer_t timer; /* a follower's next look; the call is held for it */
+	uv_timer_t timer; /* when a follower reads again; the call is held for it */
 	struct buffer page;
 	struct json_writer writer;
 	uint64_t tail, limit, count, searched;
 	const char *source, *stream, *grep, *exec, *after; /* of the query */
 	int64_t since, until;
-	bool seeking; /* the tail's place is being looked for */
-	bool full; /* the page is: `cursor` is its end, and whether there is more is looked for */
+	bool seeking; /* searching for the beginning of the tail */
+	bool full; /* the page is full: `cursor` is its end, and the search only finds out whether
+		      there is more */
 	struct buffer cursor;
 	bool text, follow, blocked, over;
 };
@@ -175,7 +176,7 @@ static bool page_full(const struct logs *logs)
 	return !logs->follow && (logs->count >= logs->limit || logs->page.size >= PAGE_BYTES);
 }
 
-/* Reads on as far as one piece of work allows. */
+/* Reads as much as one piece of work allows. */
 static void read_on(struct logs *logs)
 {
 	int64_t work = PIECE_WORK;
@@ -196,7 +197,7 @@ static void read_on(struct logs *logs)
 		if (logs->full)
 			take_cursor(logs);
 	}
-	/* One line further, which is the next page's. */
+	/* One line further, which belongs to the next page. */
 	if (logs->full && result == LOG_LINE)
 		result = log_reader_next(logs->reader, &line, &work, &error);
 	logs->searched += (uint64_t)(PIECE_WORK - work);
@@ -233,7 +234,7 @@ static void changed(struct exec_listener *listener, struct exec *exec)
 {
 	struct logs *logs = container_of(listener, struct logs, listener);
 	(void)exec;
-	/* A command that begins, prints and ends is three changes and one look. */
+	/* A command that begins, prints and ends causes three notifications and one read. */
 	if (!logs->over && !logs->blocked && !uv_is_active((uv_handle_t *)&logs->timer))
 		uv_timer_start(&logs->timer, gathered, GATHER_MS, 0);
 }
@@ -333,7 +334,7 @@ static int parse(struct call *call, struct logs *logs, struct sandbox *sandbox, 
 	bool tail_given = logs->tail != UINT64_MAX;
 	if (result == 0)
 		result = parse_filter(logs, &filter, error);
-	/* One that is asked for by name must be there. */
+	/* An exec that is requested by id must exist. */
 	if (result == 0 && id_is_set(&filter.exec))
 		result = exec_find(sandbox, filter.exec.text, &exec, error);
 	if (result == 0 && logs->after && tail_given)

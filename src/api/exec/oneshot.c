@@ -1,5 +1,5 @@
-/* POST /v1/run: a sandbox is created, one command runs in it, its result is answered and the
- * sandbox is gone. A client that goes away ends it. Runs on the loop; everything waits through
+/* POST /v1/run: creates a sandbox, runs one command in it, removes the sandbox and answers with the
+ * result. The run ends when the client disconnects. Runs on the loop; everything waits through
  * callbacks. */
 #include <stdlib.h>
 
@@ -60,7 +60,7 @@ static int run_parse(struct call *call, struct one_run *run, struct error *error
 	return 0;
 }
 
-/* The sandbox is there still: the answer is written now and sent when it is gone. */
+/* The sandbox still exists: the answer is written now and sent after the removal. */
 static void ran(void *data, const struct oneshot_result *result)
 {
 	struct one_run *run = data;
@@ -109,7 +109,7 @@ static void gone(struct call *call)
 	call_release(call);
 }
 
-/* What the first one was told. Its sandbox is gone and its output with it, but for what was kept of
+/* The answer of the first request. Its sandbox and its output are gone, except the stored part of
  * the answer. */
 static void replay(struct call *call, struct request_row *row)
 {

@@ -1,6 +1,6 @@
-/* .../execs/{exec}/output and .../stdin: bytes of a running or ended command, both ways, raw.
- * Output is read from the exec's log by offset, as fast as the client takes it; it neither wakes a
- * sandbox nor needs its init. Nothing blocks but reads from the page cache. */
+/* .../execs/{exec}/output and .../stdin: raw bytes from and to a running or ended command. Output
+ * is read from the exec's log by offset, as fast as the client reads; this neither wakes a sandbox
+ * nor needs its init. Nothing blocks but reads from the page cache. */
 #include "edge/call.h"
 
 #include <stdio.h>
@@ -20,13 +20,13 @@ struct output {
 	struct call *call;
 	struct exec_follower follower;
 	enum exec_stream stream;
-	bool both;            /* of events */
+	bool both;            /* both streams, as events */
 	uint64_t offset, end; /* where to begin, and where to stop */
 	uint64_t offset_stderr;
 	uint64_t limit;
 	uint32_t wait_ms;
 	const char *stream_name, *format; /* of the query */
-	struct exec_wait *wait;           /* while it waits for something to come */
+	struct exec_wait *wait;           /* while it waits for output */
 	bool follow;
 	bool blocked; /* the connection's queue is full */
 };
@@ -137,7 +137,7 @@ static int output_parse(struct call *call, struct output *output, bool events, s
 	return 0;
 }
 
-/* Looks where the first kept byte is, and answers the head. */
+/* Finds the first kept byte, and sends the head of the answer. */
 static void output_begin(struct output *output, struct exec *exec)
 {
 	struct call *call = output->call;
@@ -168,8 +168,8 @@ static void output_begin(struct output *output, struct exec *exec)
 	http_stream_begin(call->exchange, 200, "application/octet-stream",
 			  output->follow ? -1 : (int64_t)(output->end - output->offset), headers,
 			  output->follow ? 3 : 4);
-	/* A lossless command in the background waits for those who follow it; one with a stream of
-	 * its own waits for that, and nobody else can slow it down. */
+	/* A lossless command in the background waits for its followers; one with its own stream
+	 * waits for that stream only, and nobody else can slow it down. */
 	struct exec_follower *follower = &output->follower;
 	*follower = (struct exec_follower){
 	    .call = call,
@@ -189,7 +189,7 @@ static void output_begin(struct output *output, struct exec *exec)
 
 /* --- waiting for some --- */
 
-/* Something came, or it has ended, or the time is over: the answer is what there is. */
+/* There is output, it has ended, or the time is over: answers with the available output. */
 static void wait_over(void *data, struct exec *exec, const struct error *error)
 {
 	struct output *output = data;
@@ -263,13 +263,13 @@ void exec_output_get(struct call *call)
 
 /* --- standard input --- */
 
-#define STDIN_LEFT_MAX (1 * MIB) /* more than one piece of a body ever is */
+#define STDIN_LEFT_MAX (1 * MIB) /* larger than any piece of a body */
 
 struct input {
 	struct call *call;
 	struct exec_watcher watcher;
 	struct exec *exec;
-	struct buffer left; /* came and not yet taken */
+	struct buffer left; /* received and not yet taken */
 	uint64_t taken;
 	bool whole; /* the body has ended */
 	bool close;

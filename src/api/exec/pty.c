@@ -1,7 +1,7 @@
-/* Terminals over WebSocket: .../exec/pty (and its alias .../ssh) begins one, .../execs/{exec}/tty
- * attaches to one that runs. Any number of clients see one terminal: each reads its log by offset,
- * at its own pace, after a replay of the recent output; all may type, but for read-only ones; the
- * window is as the last of them said. Nothing blocks.
+/* Terminals over WebSocket: .../exec/pty (and its alias .../ssh) opens one, .../execs/{exec}/tty
+ * attaches to a running one. Any number of clients share a terminal: each reads its log by offset,
+ * at its own pace, after a replay of the recent output; all may type, except read-only ones; the
+ * window has the size that was set last. Nothing blocks.
  *
  * Frames: binary is the terminal's bytes, both ways. Text is JSON, from the client
  *     {"resize":{"rows":R,"cols":C}}   {"stdin":"text"}   {"signal":"INT"}
@@ -24,7 +24,7 @@
 #define COLUMNS_DEFAULT 80
 #define COMMAND_MAX 8191
 #define PIECE (16 * KIB)
-/* More than one piece from the connection and one whole message. */
+/* One piece from the connection and one whole message, and more. */
 #define INPUT_MAX (WEB_SOCKET_MESSAGE_MAX + 1 * MIB)
 
 struct pty {
@@ -32,7 +32,7 @@ struct pty {
 	struct call *call;
 	struct exec_follower follower;
 	struct buffer left; /* typed and not yet taken by the exec */
-	bool detach;        /* it goes on when this client leaves */
+	bool detach;        /* the command continues when this client leaves */
 	bool read_only;
 	bool detach_given;
 	uint16_t rows, columns;
@@ -70,7 +70,7 @@ static void pty_free(void *state)
 	free(pty);
 }
 
-/* This client is through with it. The last one to leave hangs up, unless it said otherwise. */
+/* This client leaves. The last one to leave hangs up, unless it said otherwise. */
 static void leave(struct pty *pty, const struct principal *principal)
 {
 	struct exec *exec = pty->follower.exec;
@@ -94,7 +94,7 @@ static void send_error(struct pty *pty, const struct error *error)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
-	/* One that does not read has made enough of them. */
+	/* A client that does not read gets no further error messages. */
 	if (pty->socket.blocked)
 		return;
 	put_error(&writer, error, pty->call->request_id);
@@ -140,7 +140,7 @@ static void pump_input(struct pty *pty)
 	if (!pty->follower.exec || pty->left.size == 0)
 		return;
 	ssize_t taken = exec_stdin(pty->follower.exec, pty->left.data, pty->left.size, &error);
-	/* A terminal whose line was lost takes no more; what is typed has nowhere to go. */
+	/* A disconnected terminal takes no input: it is dropped. */
 	if (taken < 0) {
 		send_error(pty, &error);
 		taken = (ssize_t)pty->left.size;
@@ -198,7 +198,7 @@ static int take_text(struct pty *pty, const char *data, size_t size, struct erro
 	return result;
 }
 
-/* Somebody is there: a sandbox that sleeps goes on, and what was typed waits in the terminal. */
+/* The client typed: wakes a sleeping sandbox, and the input waits in the terminal. */
 static void touch(struct sandbox *sandbox, const struct principal *principal)
 {
 	struct error error;
@@ -309,8 +309,8 @@ static void act_begin(struct call *call, struct sandbox *sandbox)
 		watch(pty, exec);
 }
 
-/* Where a replay begins: behind a line end, so that no escape sequence and no character is cut in
- * two, else behind the rest of a character. */
+/* Where a replay begins: after a line end, so that no escape sequence and no character is cut, else
+ * after the rest of a character. */
 static uint64_t replay_start(struct exec *exec, uint64_t wanted)
 {
 	char data[4096];
@@ -365,7 +365,7 @@ static int parse(struct call *call, struct pty *pty, struct error *error)
 {
 	if (web_socket_check(call, error) < 0 || call_query(call, pty, error) < 0)
 		return -1;
-	/* The route lets readers in: to look on. */
+	/* The route also admits read-only tokens, but only to watch. */
 	if (!pty->read_only && token_admit(&call->principal, SCOPE_WRITE, false, error) < 0)
 		return -1;
 	return 0;
@@ -412,7 +412,7 @@ void exec_tty_get(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	/* Looking on wakes nothing. */
+	/* Watching wakes nothing. */
 	if (!pty->read_only) {
 		call_ready(call, act_attach);
 		return;

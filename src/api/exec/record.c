@@ -1,5 +1,5 @@
-/* What a client is told of an exec: its record, its output in an answer. Reads the exec's logs
- * (page cache, bounded by the answer's maximum). Called by the exec handlers. */
+/* The JSON record of an exec and its output in an answer. Reads the exec's logs (page cache,
+ * bounded by the answer's maximum). Called by the exec handlers. */
 #include "api/exec/record.h"
 
 #include <signal.h>
@@ -97,7 +97,7 @@ void output_for_answer(struct exec *exec, enum exec_stream stream, uint64_t begi
 	if (exec && output_cut(exec, stream, begin, end, maximum / 2, maximum - maximum / 2,
 			       ret_cut, &error) == 0)
 		return;
-	/* Its result is worth more than the missing output, which is told as a gap. */
+	/* The result is worth more than the missing output, which is reported as a gap. */
 	if (exec)
 		log_warning("%s", error.message);
 	*ret_cut =

@@ -1,5 +1,5 @@
-/* The same request again: it has the Idempotency-Key of a command that was begun (exec_call.h).
- * Called by the handlers of exec and jobs, on the loop; everything waits through watchers. */
+/* A repeated request with the Idempotency-Key of a command that was begun (exec_call.h). Called by
+ * the handlers of exec and jobs, on the loop; everything waits through watchers. */
 #include "api/exec/exec_call.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "edge/idempotency.h"
 
-/* The same request again, while the command runs. */
+/* A repeated request, while the command runs. */
 struct repeat {
 	struct exec_watcher watcher;
 	struct call *call; /* held */
@@ -108,8 +108,8 @@ int exec_repeat(struct call *call, struct exec_call *exec_call, struct error *er
 		}
 		if (known < 0 && error->kind != ERROR_EXEC_NOT_FOUND)
 			return -1;
-		/* It could not be started, or a crash came before that, or it was removed: it is as
-		 * if it had not been asked for. */
+		/* It could not be started, or a crash came before that, or it was removed: the key
+		 * is forgotten, as if the request had never come. */
 		idempotent_forget(call);
 	}
 	return error_set(error, ERROR_INTERNAL, "an Idempotency-Key cannot be forgotten");

@@ -1,11 +1,11 @@
-/* GET .../exec/ws: many commands over one WebSocket, each under an id of the client's.
+/* GET .../exec/ws: many commands over one WebSocket, each with an id that the client chooses.
  *
  *     client  {"id":"a","cmd":"..."} (any field of POST .../exec)    {"id":"a","cancel":true}
  *     server  {"id":"a","stream":"stdout","data":"..."}   {"id":"a","exit":N,...}
  *             {"id":"a","error":"...",...}
  *
- * Output is pulled from each exec's log in turn, as fast as the client takes it; a client that is
- * slow holds up its own commands and no memory. Its going ends them all. Nothing blocks. */
+ * Output is pulled from each exec's log in turn, as fast as the client reads; a slow client slows
+ * down its own commands and costs no memory. Its disconnect ends them all. Nothing blocks. */
 #include "edge/web_socket.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@
 struct multiplex {
 	struct web_socket socket; /* first: see web_socket.h */
 	struct call *call;
-	struct list items; /* struct item; who was served goes to the end */
+	struct list items; /* struct item; a served one is moved to the end */
 	unsigned count;
 	unsigned pending; /* requests that wait for the sandbox */
 };
@@ -272,7 +272,8 @@ static void multiplex_message(struct web_socket *socket, bool text, const char *
 		result = message_take(message, &error);
 	if (result < 0)
 		send_error(multiplex, message->id, &error);
-	/* What is wrong costs an answer each: who does not read them sends no more. */
+	/* Each invalid message costs an answer: no more messages are read from a client that does
+	 * not read them. */
 	if (result < 0 && multiplex->socket.blocked)
 		web_socket_pause(socket);
 	if (result <= 0)
@@ -283,7 +284,8 @@ static void multiplex_drained(struct web_socket *socket)
 {
 	struct multiplex *multiplex = (struct multiplex *)socket;
 	web_socket_resume(socket);
-	/* Whose turn it was goes to the end: a loud command does not silence the others. */
+	/* The served command is moved to the end, so that one with much output does not block the
+	 * others. */
 	for (unsigned left = multiplex->count; left > 0 && !socket->blocked; left--) {
 		struct item *item = list_entry(multiplex->items.next, struct item, link);
 		list_remove(&item->link);

@@ -1,7 +1,7 @@
 /* A command over an upgraded connection (proto/exec_stream.h): standard input under credit,
- * signals, window size; output, exit. Begun by exec_post(). The client is a stranger: every frame
- * is checked, nothing it sends is unbounded, and one that stops reading stops its command, nobody
- * else. */
+ * signals, window size; output, exit. Begun by exec_post(). The client is not trusted: every frame
+ * is checked, all its data is bounded, and a client that stops reading only blocks its own
+ * command. */
 #include "api/exec/exec_call.h"
 
 #include <signal.h>
@@ -26,7 +26,7 @@ static void stream_send(struct exec_call *exec_call, enum exec_stream_type type,
 	exec_call->blocked = !room;
 }
 
-/* The connection is at its end, whatever the reason; with `cancel` the command too, unless it is
+/* The connection ends, for whatever reason; with `cancel` the command ends too, unless it is
  * detached, in the name of `principal`. */
 static void stream_break_off(struct exec_call *exec_call, bool cancel,
 			     const struct principal *principal)
@@ -122,10 +122,10 @@ static void stream_pump_stdin(struct exec_call *exec_call)
 	if (exec_call->stdin_left.size > 0) {
 		ssize_t taken = exec_stdin(exec, exec_call->stdin_left.data,
 					   exec_call->stdin_left.size, &error);
-		/* Closed meanwhile: what still comes is thrown away, as by a pipe. */
+		/* Closed meanwhile: further input is discarded, as by a pipe. */
 		if (taken < 0 && exec->stdin_closed)
 			taken = (ssize_t)exec_call->stdin_left.size;
-		/* No connection to the sandbox: once more when it is back. */
+		/* No connection to the sandbox: repeated after the reconnect. */
 		if (taken < 0)
 			return;
 		buffer_consume(&exec_call->stdin_left, (size_t)taken);
@@ -148,8 +148,8 @@ static int take_stdin(struct exec_call *exec_call, struct bytes payload)
 	return 0;
 }
 
-/* 0, or -1: the client does not speak the protocol. What the domain refuses (a signal to a command
- * that has just ended) is no fault of the client's. */
+/* 0, or -1: the client violates the protocol. A refusal of the domain (a signal to a command that
+ * has just ended) is not the client's fault. */
 static int stream_take_frame(struct exec_call *exec_call, uint8_t type, struct bytes payload)
 {
 	struct reader reader = reader_on(payload.data, payload.size);
@@ -210,7 +210,7 @@ static void stream_data(struct call *call, const char *data, size_t size)
 	struct exec_call *exec_call = call->state;
 	if (!exec_call->follower.exec)
 		return;
-	/* The call may be over after any frame. */
+	/* Any frame may end the call. */
 	call_hold(call);
 	while (size > 0 && exec_call->follower.exec) {
 		size_t room = exec_call->input.maximum - exec_call->input.size;
@@ -251,7 +251,7 @@ static void stream_drain(struct call *call)
 	exec_follower_pump(&exec_call->follower);
 }
 
-/* The client closed its half: it will send no signal and read no answer. */
+/* The client closed its side: it will send no signal and read no answer. */
 static void stream_end(struct call *call)
 {
 	stream_break_off(call->state, true, NULL);
@@ -283,7 +283,7 @@ static void stream_running(struct exec_follower *follower)
 	struct exec_call *exec_call = container_of(follower, struct exec_call, follower);
 	if (!exec_call->upgraded)
 		stream_upgrade(exec_call);
-	/* Standard input that is lost ends the call. */
+	/* Lost standard input ends the call. */
 	stream_pump_stdin(exec_call);
 }
 
@@ -312,8 +312,8 @@ void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 	struct exec *exec;
 	struct error error;
 	ask->spec.principal = &call->principal;
-	/* Standard input is there unless the client said no. A detached command has no reader that
-	 * it could wait for. */
+	/* Standard input is open unless the client refused it. A detached command must not wait for
+	 * a reader. */
 	if (!ask->stdin_said || ask->stdin_kind == STDIN_OPEN)
 		ask->spec.flags |= EXEC_STDIN;
 	if (!exec_call->detach)

@@ -1,5 +1,5 @@
 /* A directory as a tar archive, both ways, plain or zstd: GET and PUT .../files/archive. The init
- * packs and unpacks; zstd is between the two, in threads (core/file/compress.h). Everything is
+ * packs and unpacks; zstd runs in between, in threads (core/file/compress.h). Everything is
  * streamed with credit: neither the archive's size nor a slow client or disk costs the daemon
  * memory. */
 #include "api/file/call.h"
@@ -9,7 +9,7 @@
 #include "api/file/files.h"
 
 #define LEFT_MAX (1 * MIB)
-/* So much of a body waits for its decompression; then the client does. */
+/* How much of a body waits for its decompression; then the client must wait. */
 #define COMPRESSED_HOLD (256 * KIB)
 
 /* False after an error reply. */
@@ -26,7 +26,7 @@ static bool archive_query(struct file_call *file, bool *ret_compressed)
 	return false;
 }
 
-/* Whatever is wrong with the bytes between the two ends. */
+/* The bytes between the two ends are invalid: ends the operation. */
 static void stop(struct file_call *file, const struct error *error)
 {
 	struct error copy = *error;
@@ -163,7 +163,7 @@ static void decompressed_done(void *data, const struct error *error)
 static const struct compression_callbacks decompress_callbacks = {
     .output = decompressed_output, .consumed = decompressed_consumed, .done = decompressed_done};
 
-/* What an archive's first bytes tell where they are not what was said. */
+/* Recognises the format by the first bytes if it is not the requested one. */
 static int check_magic(const char *data, size_t size, bool compressed, struct error *error)
 {
 	static const struct {

@@ -1,5 +1,6 @@
-/* POST .../files/copy where the other end is another sandbox: find it, make both ready, copy
- * (core/file/between.h), answer. Nothing blocks; a client that goes away ends both sides. */
+/* POST .../files/copy to or from another sandbox: finds it, makes both ready, copies
+ * (core/file/between.h), answers. Nothing blocks; a disconnect of the client ends both
+ * operations. */
 #include "api/file/between.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "edge/json.h"
 
 struct between_call {
-	struct between_ask ask; /* its texts are the body's */
+	struct between_ask ask; /* its texts belong to the body */
 	struct id other;
 	struct between *between; /* NULL: not under way */
 };

@@ -1,6 +1,7 @@
-/* The way of every file request: query, ready, one operation in the sandbox, answer. The answer is
- * held back until it is whole or FILE_HOLD_MAX long, so that most failures are a proper status;
- * from then on the client's reading paces the init by credit. Nothing blocks. */
+/* The common path of every file request: query, ready, one operation in the sandbox, answer. The
+ * answer is held back until it is complete or FILE_HOLD_MAX long, so that most failures get a
+ * proper status; from then on the credit for the init follows the client's reading. Nothing
+ * blocks. */
 #include "api/file/call.h"
 
 #include <stdlib.h>
@@ -167,7 +168,7 @@ bool file_emit_raw(struct file_call *file, const void *data, size_t size)
 {
 	if (!file->begun && file->out.size + size < FILE_HOLD_MAX) {
 		if (buffer_append(&file->out, data, size) < 0)
-			abort(); /* its maximum is far above */
+			abort(); /* its maximum is much larger */
 		return true;
 	}
 	begin_answer(file);
@@ -230,7 +231,7 @@ void file_fail(struct file_call *file, const struct error *error)
 		reply_error(call, error);
 		return;
 	}
-	/* Too late for a status: the client must see that this is not all. */
+	/* Too late for a status: the aborted answer tells the client that it is incomplete. */
 	http_stream_abort(call->exchange);
 	call_answered(call);
 }

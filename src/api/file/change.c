@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The count that RESULT carries and what it is called in the answer; NULL: it is empty. */
+/* The name in the answer of RESULT's count; NULL: the answer is empty. */
 static const char *count_name(uint8_t operation)
 {
 	switch ((enum file_operation)operation) {
@@ -57,7 +57,7 @@ static void done(struct file_operation_handle *handle, const void *result, size_
 
 static const struct file_callbacks callbacks = {.on_done = done};
 
-/* What a body may say; each table has some of it. */
+/* The possible members of a body; each table has some of them. */
 struct change {
 	const char *path, *second, *mode, *pattern, *replacement, *user;
 	const char *from_sandbox, *to_sandbox;
@@ -68,7 +68,7 @@ struct change {
 #define TEXT(member) FIELD_TEXT_AT(struct change, member)
 #define FLAG(member) FIELD_BOOL_AT(struct change, member)
 #define PATH(member) TEXT(member), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1
-/* As whom, and with which mode: file_user() and file_mode() check them. */
+/* The user, and the mode: file_user() and file_mode() check them. */
 #define USER "user", TEXT(user), .shape = "\"type\":\"string\",\"maxLength\":63"
 #define MODE .shape = "\"type\":\"string\",\"pattern\":\"^[0-7]{1,5}$\""
 
@@ -123,7 +123,7 @@ static void change_begin(struct call *call, enum file_operation operation,
 		reply_error(call, &error);
 		return;
 	}
-	/* The texts are the JSON body's, which lives as long as the call. */
+	/* The texts belong to the JSON body, which lives as long as the call. */
 	file->request.path = bytes_of(change->path);
 	if (change->second)
 		file->request.path2 = bytes_of(change->second);

@@ -23,6 +23,6 @@ void file_chmod_post(struct call *call);
 void file_chown_post(struct call *call);
 void file_replace_post(struct call *call);
 
-/* What their bodies hold. */
+/* Their bodies. */
 extern const struct field file_mkdir_fields[], file_rename_fields[], file_copy_fields[],
     file_symlink_fields[], file_chmod_fields[], file_chown_fields[], file_replace_fields[];

@@ -1,10 +1,10 @@
-/* .../fs: files as the clients of another service know them. The shapes are ours, which hold all of
- * theirs; what differs is said at each. */
+/* .../fs: files in the form of another service. Our answers contain all of that service's members;
+ * each function says what differs. */
 #include "api/file/call.h"
 #include "api/file/files.h"
 #include "api/routes.h"
 
-/* Bytes of a file alone: a directory is an error, never its list. */
+/* Only the bytes of a file: a directory is an error, and is not listed. */
 static void fs_get(struct call *call)
 {
 	struct file_call *file = file_get_new(call);
@@ -13,7 +13,7 @@ static void fs_get(struct call *call)
 		file_get_begin(file);
 }
 
-/* Directories above it are made, without asking. */
+/* Missing parents are made in any case. */
 static void fs_put(struct call *call)
 {
 	struct file_call *file = file_put_new(call);
@@ -22,7 +22,7 @@ static void fs_put(struct call *call)
 		file_put_begin(file);
 }
 
-/* As rm -rf does: what is not there is removed. */
+/* Like rm -rf: removing a missing file succeeds. */
 static void removed(struct file_operation_handle *handle, const void *result, size_t size,
 		    const struct error *error)
 {
@@ -44,7 +44,8 @@ static void fs_delete(struct call *call)
 		file_begin(file);
 }
 
-/* A link is told of, not followed: who walks a tree by `is_dir` must not run in circles. */
+/* A link is described, not followed: a client that walks a tree by `is_dir` must not run in
+ * circles. */
 static void fs_stat(struct call *call)
 {
 	file_stat_begin(call, false);

@@ -1,6 +1,7 @@
-/* GET .../files: a file's bytes, whole or a range, or (as one service's clients expect) the list of
- * a directory. One operation in the sandbox for the common case. A Range asks for the size first; a
- * file that is too long to be held asks for it in the middle, so that its answer has a length. */
+/* GET .../files: a file's bytes, whole or a range, or (as the clients of one service expect) the
+ * list of a directory. Usually one operation in the sandbox. A Range requests the size first; for a
+ * file that is too long to be held, the size is requested in the middle, so that the answer has a
+ * length. */
 #include "api/file/call.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@ static void add_header(struct file_call *file, const char *name, const char *val
 
 /* --- the bytes --- */
 
-/* The size is known, or will not be: what was held back goes out, and the init may go on. */
+/* The size is known, or will stay unknown: sends the data that was held back, and the init may
+ * continue. */
 static void measured(struct file_operation_handle *handle, const void *result, size_t size,
 		     const struct error *error)
 {
@@ -31,8 +33,8 @@ static void measured(struct file_operation_handle *handle, const void *result, s
 	if (!error && file_outcome_read(FILE_STAT, result, size, &outcome, &bad) == 0) {
 		const struct file_entry *entry = outcome.entry;
 		uint64_t offset = file->request.offset, length = file->request.length;
-		/* A file of /proc has no size, and one that was replaced has another's: no length
-		 * is better than a wrong one. */
+		/* A file of /proc has no size, and a replaced file has another one's: no length is
+		 * better than a wrong one. */
 		if (entry->type == 'f' && entry->size <= INT64_MAX && entry->size >= offset &&
 		    entry->size - offset >= file->received) {
 			char text[24];
@@ -66,7 +68,7 @@ static void measure_end(struct file_call *file)
 		file_cancel(TAKE_PTR(file->measuring));
 }
 
-/* Never more than was promised, whatever an init sends. */
+/* Never more than the promised length, whatever an init sends. */
 static void read_too_much(struct file_call *file, const void *data, size_t size)
 {
 	uint64_t excess = file->received - (uint64_t)file->length;
@@ -74,7 +76,7 @@ static void read_too_much(struct file_call *file, const void *data, size_t size)
 		file_bad_answer(file);
 		return;
 	}
-	/* It has grown since it was measured: this is what it was then. */
+	/* The file has grown since: sends only its earlier length. */
 	if (excess < size)
 		file_emit_bytes(file, data, size - (size_t)excess);
 	file_cancel(TAKE_PTR(file->handle));
@@ -95,7 +97,7 @@ static void read_data(struct file_operation_handle *handle, const void *data, si
 		file_emit_bytes(file, data, size);
 		return;
 	}
-	/* Without credit no more than a window of it comes. */
+	/* Without credit at most a window of data comes. */
 	if (buffer_append(&file->out, data, size) < 0) {
 		measure_end(file);
 		file_bad_answer(file);
@@ -127,7 +129,7 @@ static void read_done(struct file_operation_handle *handle, const void *result, 
 	file->handle = NULL;
 	measure_end(file);
 	if (error) {
-		/* Of a directory its list; whatever else cannot be read fails as a list too. */
+		/* A directory is listed; anything else that cannot be read fails as a list too. */
 		if (error->kind == ERROR_FILE_WRONG_TYPE && !file->begun && file->length < 0 &&
 		    file->received == 0) {
 			file->refusal = *error;
@@ -160,8 +162,9 @@ static const struct file_callbacks read_callbacks = {.on_data = read_data, .on_d
 
 /* --- ranges --- */
 
-/* "bytes=A-B", "bytes=A-", "bytes=-N": false for anything else (several ranges too), which is then
- * ignored, as RFC 9110 wants. last = UINT64_MAX: to the end; first = UINT64_MAX: the last N. */
+/* "bytes=A-B", "bytes=A-", "bytes=-N": false for anything else (including several ranges), which is
+ * then ignored, as RFC 9110 requires. last = UINT64_MAX: to the end; first = UINT64_MAX: the last
+ * N. */
 static bool range_parse(const char *header, uint64_t *first, uint64_t *last)
 {
 	char from[24], to[24];
@@ -193,7 +196,7 @@ static void reply_range_error(struct file_call *file, uint64_t size)
 		  file->path, (unsigned long long)size);
 	put_error(&writer, &error, call->request_id);
 	snprintf(text, sizeof(text), "bytes */%llu", (unsigned long long)size);
-	/* The one status that HTTP itself asks for here. */
+	/* HTTP itself requires this status here. */
 	const struct http_header header = {"Content-Range", text};
 	http_respond(call->exchange, 416, "application/json", &header, 1, buffer.data, buffer.size);
 	call_answered(call);

@@ -5,7 +5,7 @@
 #include "api/file/files.h"
 #include "edge/file_fields.h"
 
-/* Bytes in base64 within JSON: for clients that cannot stream. Larger files go by PUT. */
+/* Bytes in base64 within JSON, for clients that cannot stream. Larger files need PUT. */
 #define FILE_JSON_BODY_MAX (12 * MIB)
 
 #define USER "user", FILE_TEXT_AT(user), .max = 63

@@ -1,6 +1,6 @@
 /* Signed URLs of files: POST .../files/sign makes one, GET and PUT /v1/signed/{sandbox} serve them
- * without any other authority. What a browser is given here is a sandbox's content under this API's
- * origin: it is always a download, never sniffed, and may run nothing. Nothing blocks. */
+ * without any other authorization. A browser gets a sandbox's content under this API's origin here:
+ * so it is always a download, is never sniffed, and may not run anything. Nothing blocks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +123,7 @@ static const struct field signed_query[] = {
     {0},
 };
 
-/* Everything of the URL, checked; -1 with an error. Then the call is its maker's. */
+/* Checks everything in the URL; -1 with an error. Then the call acts for the URL's maker. */
 static int admit(struct call *call, bool write, struct signed_url *url, struct error *error)
 {
 	struct signed_query query = {.url = {.write = write, .user = ""}};
@@ -138,7 +138,7 @@ static int admit(struct call *call, bool write, struct signed_url *url, struct e
 	    0)
 		return -1;
 	call->sandbox = sandbox->row.id;
-	/* What is still under way then ends with the URL, or with its maker's token. */
+	/* A transfer under way ends with the URL, or with its maker's token. */
 	call_watch_token(call, (int64_t)MIN(url->expires, INT64_MAX / NSEC_PER_SEC) * NSEC_PER_SEC);
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* Looking at files: stat, list, glob, grep, readlink. Results stream as JSON while they come; names
- * that are not UTF-8 come as base64. */
+/* Reading about files: stat, list, glob, grep, readlink. Results are streamed as JSON while they
+ * come; names that are not UTF-8 come as base64. */
 #include "api/file/call.h"
 
 #include <stdio.h>

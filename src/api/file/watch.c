@@ -1,5 +1,5 @@
-/* GET .../files/watch: what changes below a path, as server-sent events (sse.h), until the client
- * goes. Nothing blocks; the client's reading paces the init by credit. */
+/* GET .../files/watch: changes below a path, as server-sent events (sse.h), until the client
+ * disconnects. Nothing blocks; the credit for the init follows the client's reading. */
 #include <string.h>
 
 #include "api/file/call.h"
@@ -7,7 +7,7 @@
 #include "core/file/records.h"
 #include "edge/sse.h"
 
-/* A name that the init writes to for the time being (file_temporary_name() there). */
+/* The name of a temporary file of the init (file_temporary_name() there). */
 static bool is_temporary(const char *base, size_t size)
 {
 	static const char prefix[] = ".caisson-";
@@ -20,7 +20,7 @@ static bool is_temporary(const char *base, size_t size)
 	return true;
 }
 
-/* A file without a name (O_TMPFILE) is told of as "#" and its inode, when its mode is set. */
+/* A file without a name (O_TMPFILE) is reported as "#" and its inode, when its mode is set. */
 static bool is_nameless(const struct file_event *event)
 {
 	if (event->kind != WATCH_ATTRIBUTES || event->base_size < 2 || event->base[0] != '#')
@@ -31,8 +31,8 @@ static bool is_nameless(const struct file_event *event)
 	return true;
 }
 
-/* How files are written is no event of theirs: what happens to our temporary names is not told, and
- * that one of them is renamed onto a file is that file's change. */
+/* Should the event be reported? Our way of writing files should not be visible: events of our
+ * temporary names are omitted, and their rename onto a file is a change of that file. */
 static bool is_told(struct file_call *file, struct file_event *event)
 {
 	if (is_temporary(event->base, event->base_size)) {
@@ -46,7 +46,7 @@ static bool is_told(struct file_call *file, struct file_event *event)
 	return !is_nameless(event);
 }
 
-/* The head goes out with the first event, which is `ready`: until then an error has a status. */
+/* The head is sent with the first event, which is `ready`: until then an error has a status. */
 static void emit(struct file_call *file, const char *name, const struct buffer *json)
 {
 	if (!file->events)

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "edge/file_fields.h"
 
-#define LEFT_MAX (1 * MIB) /* more than one piece of a body ever is */
+#define LEFT_MAX (1 * MIB) /* larger than any piece of a body */
 
 static void write_done(struct file_operation_handle *handle, const void *result, size_t size,
 		       const struct error *error)
@@ -33,7 +33,7 @@ void file_body_failed(struct file_call *file, const struct error *error)
 	file_fail(file, error);
 }
 
-/* The body waits, or what is between it and us does. */
+/* Pauses the body, or the decompression in between. */
 static void hold_body(struct file_call *file, bool hold)
 {
 	if (file->compression)
@@ -58,7 +58,7 @@ void file_body_pump(struct file_call *file)
 		}
 		file->left_at += (size_t)taken;
 	}
-	/* Bytes are not moved to the front each time: there may be megabytes of them. */
+	/* Bytes are not moved to the front each time, since there may be megabytes. */
 	if (file->left_at == file->left.size) {
 		buffer_clear(&file->left);
 		file->left_at = 0;

@@ -1,5 +1,5 @@
-/* What a client asks for when it creates a sandbox: the body of POST /v1/sandboxes, and the part of
- * POST /v1/run that is about the sandbox. */
+/* The fields of a create: the body of POST /v1/sandboxes, and the sandbox's part of POST
+ * /v1/run. */
 #pragma once
 
 #include "edge/call.h"

@@ -1,6 +1,5 @@
-/* POST /v1/sandboxes/bulk: the same for many sandboxes, chosen by a selector. Goes on when the
- * client goes away: what was asked for is done. Runs on the loop; nothing blocks but the store's
- * short calls. */
+/* POST /v1/sandboxes/bulk: one action for many sandboxes, chosen by a selector. It continues when
+ * the client disconnects. Runs on the loop; nothing blocks but the store's short calls. */
 #include "core/sandbox/bulk.h"
 
 #include <stdlib.h>
@@ -20,7 +19,7 @@ struct selector {
 	const char *status;
 };
 
-/* What is borrowed while the body is parsed. */
+/* Borrowed while the body is parsed. */
 struct asked {
 	struct bulk_spec spec;
 	const char **sandboxes;

@@ -1,5 +1,5 @@
-/* POST /v1/sandboxes, and once more with the same Idempotency-Key. Runs on the loop; nothing blocks
- * but the store's short calls. */
+/* POST /v1/sandboxes, and its repetition with the same Idempotency-Key. Runs on the loop; nothing
+ * blocks but the store's short calls. */
 #include "edge/call.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void create_free(void *state)
 {
 	struct create *create = state;
 	sandbox_ask_done(&create->ask);
-	/* Ended by now where anything came of it. */
+	/* If it had a result, it has ended by now. */
 	idempotency_end(create->request, false);
 	free(create);
 }
@@ -45,8 +45,8 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 		put_sandbox(&writer, NULL, &sandbox->row, sandbox);
 		reply_json(call, 201, &writer);
 	} else if (!named) {
-		/* Nobody was told of it, and a client that tries again would get a second one; with
-		 * an Idempotency-Key it gets this one. */
+		/* The client has not heard of the sandbox, and would create a second one if it
+		 * tried again; with an Idempotency-Key it would get this one. */
 		struct error ignored;
 		(void)!sandbox_delete(sandbox, &call->principal, END_REASON_USER,
 				      "the client that created it went away first", NULL, NULL,
@@ -55,8 +55,8 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 	call_release(call);
 }
 
-/* The sandbox that the first request made, as it is now. 0: there never was one, since the daemon
- * died in between. */
+/* The present record of the sandbox that the first request made. 0: it was never made, since the
+ * daemon died in between. */
 static int replay(struct call *call, const struct request_row *request)
 {
 	struct sandbox_row row = {0};
@@ -79,7 +79,7 @@ static int replay(struct call *call, const struct request_row *request)
 	return never ? 0 : 1;
 }
 
-/* 0: go on; 1: answered. */
+/* 0: continue; 1: answered. */
 static int create_repeat(struct call *call, struct create *create, struct error *error)
 {
 	struct request_row row = {0};
@@ -96,14 +96,14 @@ static int create_repeat(struct call *call, struct create *create, struct error 
 	return error_set(error, ERROR_INTERNAL, "an Idempotency-Key cannot be forgotten");
 }
 
-/* Written with the sandbox's own row: there is no sandbox that nobody knows of. */
+/* Written together with the sandbox's row, so that no sandbox exists without its key. */
 static int named(void *data, const struct id *id, struct error *error)
 {
 	struct create *create = ((struct call *)data)->state;
 	return idempotency_record(create->request, id, NULL, NULL, 0, error);
 }
 
-/* A create that waits for room is nobody's when its client has gone. */
+/* A create that waits for room ends with its client. */
 static void leave_queue(struct call *call)
 {
 	if (create_queue_leave(call->core, call))

@@ -1,6 +1,6 @@
-/* What takes its time with one sandbox: wait, drain; and pause and resume by another service's
- * names. A wait holds the request; a client that goes away ends it. Runs on the loop; nothing
- * blocks but the store's short calls. */
+/* Long requests about one sandbox: wait, drain; also pause and resume by another service's names. A
+ * wait holds the request; a disconnect of the client ends it. Runs on the loop; nothing blocks but
+ * the store's short calls. */
 #include "edge/call.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static void waited(void *data, struct sandbox *sandbox, const struct error *erro
 		reply_sandbox(call, 200, &sandbox->row, sandbox);
 }
 
-/* One that has ended already is what a wait for its end asks for. */
+/* For a wait for the end, an ended sandbox is the wanted result. */
 static void wait_ended(struct call *call, enum wait_for what, const struct error *found)
 {
 	struct sandbox_row row = {0};
@@ -85,7 +85,7 @@ void sandbox_wait_call(struct call *call)
 
 /* --- drain --- */
 
-/* Stopped, or gone. */
+/* Stopped, or deleted. */
 static void drained(void *data, const struct error *error)
 {
 	struct call *call = data;
@@ -176,7 +176,7 @@ static void hibernated(void *data, const struct error *error)
 	call_release(call);
 }
 
-/* One that is stopped has no memory to keep: it sleeps as deeply as it can. */
+/* A stopped sandbox has no memory to keep: it is already in the deepest sleep. */
 void sandbox_hibernate_post(struct call *call)
 {
 	struct error error;

@@ -1,5 +1,5 @@
-/* GET /v1/limits: what can be asked for here, what this caller may, what is left of it, and what
- * the host has room for. Answers from memory; nothing blocks but a read of /proc/meminfo. */
+/* GET /v1/limits: possible values of a create, the caller's rights, the rest of its budgets, and
+ * the room on the host. Answers from memory; nothing blocks but a read of /proc/meminfo. */
 #include "api/account/budget_record.h"
 #include "api/routes.h"
 #include "api/sandbox/ask.h"
@@ -51,7 +51,7 @@ static void put_token(struct json_writer *writer, const struct principal *princi
 	put_object(writer, "token");
 	put_text(writer, "id", id_is_set(&principal->token) ? principal->token.text : NULL);
 	put_text(writer, "workspace", principal->workspace);
-	/* Those that it comes to: write includes read, admin both. */
+	/* Including implied ones: write includes read, admin both. */
 	put_array(writer, "scopes");
 	for (size_t i = 0; i < ARRAY_SIZE(scopes); i++)
 		if (principal_may(principal, scopes[i]))

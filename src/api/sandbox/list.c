@@ -1,5 +1,5 @@
-/* GET /v1/sandboxes: a page of them, newest first, as the filters say. Runs on the loop and reads
- * the store: a request looks at a bounded number of rows, and its cursor goes on from there. */
+/* GET /v1/sandboxes: a page of sandboxes, newest first, filtered. Runs on the loop and reads the
+ * store: a request examines a bounded number of rows, and its cursor continues from there. */
 #include "edge/call.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
-#define SCAN_MAX 1000 /* rows that one request reads to find those it wants */
+#define SCAN_MAX 1000 /* rows that one request reads to find matches */
 #define CURSOR_MAX 48
 
 struct listing {
@@ -24,10 +24,10 @@ struct listing {
 	struct query_pairs labels, metadata;
 	bool all;
 	uint64_t limit;
-	int64_t before_wall; /* of the last one of the page before; 0 = from the newest */
+	int64_t before_wall; /* of the last sandbox of the page before; 0 = begin with the newest */
 	struct id before;
 	uint64_t count, scanned;
-	char cursor[CURSOR_MAX]; /* of the last one that was looked at */
+	char cursor[CURSOR_MAX]; /* of the last examined sandbox */
 	bool more;
 };
 
@@ -50,7 +50,7 @@ const struct field sandboxes_query[] = {
     {0},
 };
 
-/* What only the row itself can tell; the store has chosen by state and name. */
+/* The filters that need the row itself; the store has filtered by state and name. */
 static bool wanted(const struct listing *listing, const struct sandbox_row *row)
 {
 	if (listing->prefix && (!row->name || !text_starts(row->name, listing->prefix)))
@@ -66,8 +66,8 @@ static bool filtered(const struct listing *listing)
 	return listing->prefix || listing->labels.count > 0 || listing->metadata.count > 0;
 }
 
-/* Newest first. The cursor is when the last one looked at was made, and its id: it stays true when
- * sandboxes come and go between two pages. */
+/* Newest first. The cursor is the creation time of the last examined sandbox, and its id: it stays
+ * valid when sandboxes come and go between two pages. */
 static bool list_one(void *data, const struct sandbox_row *row)
 {
 	struct listing *listing = data;
@@ -78,7 +78,7 @@ static bool list_one(void *data, const struct sandbox_row *row)
 	listing->scanned++;
 	snprintf(listing->cursor, sizeof(listing->cursor), "%lld-%s", (long long)row->created_wall,
 		 row->id.text);
-	/* What runs is known better in memory. */
+	/* For a live sandbox the record in memory is newer. */
 	struct sandbox *live = sandbox_by_id(listing->call->core, &row->id);
 	const struct sandbox_row *known = live ? &live->row : row;
 	if (!wanted(listing, known))
@@ -127,7 +127,7 @@ static int list_parse(struct listing *listing, struct error *error)
 	enum sandbox_state number = 0;
 	if (call_query(listing->call, listing, error) < 0)
 		return -1;
-	/* Whoever could filter by a secret could guess it. */
+	/* A filter by a secret would allow guessing it. */
 	for (size_t i = 0; i < listing->metadata.count; i++)
 		if (metadata_secret(listing->metadata.pairs[i].key))
 			return error_set(
@@ -143,7 +143,7 @@ static int list_parse(struct listing *listing, struct error *error)
 	return listing->after ? cursor_parse(listing, error) : 0;
 }
 
-/* A token for one sandbox sees that one alone. */
+/* A token for one sandbox lists only that one. */
 static void list_bound(struct listing *listing)
 {
 	const struct principal *principal = &listing->call->principal;
@@ -167,7 +167,7 @@ static int list_page(struct listing *listing, struct error *error)
 		list_bound(listing);
 		return 0;
 	}
-	/* One more than is given, or looked at: whether there is another page. */
+	/* One more than needed shows whether there is another page. */
 	uint32_t limit = filtered(listing) ? SCAN_MAX : (uint32_t)listing->limit;
 	const struct sandbox_page page = {.live_only = !listing->all,
 					  .state = listing->state,
@@ -186,7 +186,7 @@ void sandboxes_get(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	/* Who asks for the ended ones wants them. */
+	/* A request for the state `ended` includes tombstones. */
 	listing.all |= listing.state == SANDBOX_ENDED;
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	listing.writer = json_writer_on(&buffer);

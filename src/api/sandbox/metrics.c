@@ -1,6 +1,6 @@
-/* GET /v1/sandboxes/{sandbox}/metrics and /v1/metrics: what sandboxes use, of one and of all of a
- * workspace. Neither wakes a sandbox nor counts as activity; one that does not run answers with
- * what was seen last. One question to the spawner, whatever is asked; nothing blocks. */
+/* GET /v1/sandboxes/{sandbox}/metrics and /v1/metrics: the use of one sandbox, or of all in a
+ * workspace. Neither wakes a sandbox nor counts as activity; a sandbox that does not run answers
+ * with its last reading. Always one request to the spawner; nothing blocks. */
 #include "api/routes.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void put_share(struct json_writer *writer, const char *key, bool known, d
 		put_null(writer, key);
 }
 
-/* What is in a sample as well as in the newest. */
+/* The members that samples and the newest reading have in common. */
 static void put_counters(struct json_writer *writer, const struct sandbox *sandbox,
 			 const struct spawn_counters *counters, double percent)
 {
@@ -64,7 +64,7 @@ static void put_metrics(struct json_writer *writer, const struct sandbox *sandbo
 	put_text(writer, "network", network_name(row->network));
 	put_uint(writer, "network_rx_bytes", 0);
 	put_uint(writer, "network_tx_bytes", 0);
-	/* By the names that clients of other runtimes look for. */
+	/* Names that clients of other runtimes look for. */
 	put_share(writer, "host_cpu_percent", percent >= 0, percent);
 	put_counter(writer, "host_rss_bytes", known[KNOWN_MEMORY], counters->memory);
 }
@@ -109,7 +109,7 @@ static void reply_one(struct call *call, const struct sandbox *sandbox)
 	reply_json(call, 200, &writer);
 }
 
-/* It may have stopped or ended since: that is no error of this request's. */
+/* The sandbox may have stopped or ended since: that is no error. */
 static void counted(void *data, const struct error *error)
 {
 	struct call *call = data;

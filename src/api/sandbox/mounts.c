@@ -20,8 +20,8 @@ static int parse_mount(const json_t *json, struct mount_spec *mount, struct erro
 	return 0;
 }
 
-/* A mount is a directory that the client opened, as itself, and passed along: no path of the host
- * is ever resolved for somebody else. */
+/* A mount is a directory that the client itself opened and passed on: no path of the host is ever
+ * resolved on behalf of a client. */
 int parse_mounts(struct call *call, const json_t *json,
 		 struct mount_spec mounts[SANDBOX_MOUNTS_MAX], size_t *ret_count,
 		 struct error *error)

@@ -1,5 +1,5 @@
-/* PATCH /v1/sandboxes/{sandbox} and .../lifecycle: what can be changed of one that is there, all of
- * it or nothing. Runs on the loop; nothing blocks but the store's short calls. */
+/* PATCH /v1/sandboxes/{sandbox} and .../lifecycle: changes an existing sandbox, completely or not
+ * at all. Runs on the loop; nothing blocks but the store's short calls. */
 #include "edge/call.h"
 
 #include "api/sandbox/record.h"

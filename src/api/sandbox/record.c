@@ -1,5 +1,5 @@
-/* What a sandbox's record looks like in JSON. Called by every handler that answers with one. The
- * environment is not in it: it may hold secrets. Pure; nothing blocks. */
+/* The JSON record of a sandbox. Called by every handler that answers with one. The environment is
+ * not in it, since it may hold secrets. Pure; nothing blocks. */
 #include "api/sandbox/record.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ static void put_pairs(struct json_writer *writer, const char *name, const char *
 	put_object_end(writer);
 }
 
-/* As it was asked for; what stands for it where that is not installed. */
+/* The requested template, and the one that replaces it if it is not installed. */
 static void put_template(struct json_writer *writer, const struct sandbox_row *row)
 {
 	char warning[256];
@@ -111,7 +111,7 @@ static void put_boot(struct json_writer *writer, const struct sandbox_row *row,
 			put_uint(writer, "queued_ms", sandbox->queued_ms);
 		put_text(writer, "boot_mode", boot_mode_name(row->boot_origin));
 	}
-	/* Known to the daemon that booted it, not after a restart. */
+	/* Only known to the daemon that booted it. */
 	if (!sandbox || sandbox->phase_count == 0)
 		return;
 	put_array(writer, "phases");
@@ -124,7 +124,7 @@ static void put_boot(struct json_writer *writer, const struct sandbox_row *row,
 	put_array_end(writer);
 }
 
-/* Since when, and what the host got back: the daemon that paused it knows, the next does not. */
+/* Since when, and how much memory was reclaimed: only the daemon that paused it knows this. */
 static void put_pause(struct json_writer *writer, const struct sandbox_row *row,
 		      const struct sandbox *sandbox)
 {

@@ -6,9 +6,9 @@
 /* Answers with its record. sandbox: NULL for a tombstone. */
 void reply_sandbox(struct call *call, int status, const struct sandbox_row *row,
 		   const struct sandbox *sandbox);
-/* The `done` of whatever changes a sandbox: answers a call that was held with its record. */
+/* The `done` of every change of a sandbox: answers the held call with the record. */
 void reply_sandbox_done(void *data, const struct error *error);
-/* "running" and so on, INVALID for what is no state. */
+/* "running" and so on, INVALID for an unknown state. */
 NODISCARD int sandbox_state_parse(const char *text, enum sandbox_state *ret_state,
 				  struct error *error);
 
@@ -30,6 +30,6 @@ void sandbox_lifecycle_patch(struct call *call);
 void sandboxes_bulk_post(struct call *call);
 
 extern const struct field sandboxes_query[], sandbox_wait_query[];
-/* What their bodies hold. */
+/* Their bodies. */
 extern const struct field sandbox_lifecycle_fields[], sandbox_drain_fields[],
     sandbox_start_fields[], sandboxes_bulk_fields[];

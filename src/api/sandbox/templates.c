@@ -1,4 +1,4 @@
-/* /v1/templates: what a sandbox can begin with. Answers from memory; nothing blocks. */
+/* /v1/templates: the templates for sandboxes. Answers from memory; nothing blocks. */
 #include "core/sandbox/template.h"
 
 #include "api/routes.h"

@@ -1,7 +1,8 @@
-/* Routes of features that this version does not have. Each is refused with 501 and what there is
- * instead, so that a client of another service learns why, and not that it made a mistake: those of
- * the table, which the description has too, and whatever else is below their paths. Called by the
- * router; does not block. A feature that comes takes its lines out of here. */
+/* Routes of features that this version does not have. Each is refused with 501 and the alternative,
+ * so that a client of another service learns that the feature is missing, and that its request was
+ * not wrong. This covers the routes of the table, which are also in the API's description, and all
+ * paths below them. Called by the router; does not block. When a feature is implemented, its lines
+ * here are removed. */
 #include "api/routes.h"
 
 #include <string.h>
@@ -10,8 +11,8 @@
 
 #define NO_NETWORK "a sandbox has no network; commands and files are how it is reached"
 
-/* By the first words of a path, behind a sandbox's id or at the top. Those that have routes of
- * their own (`templates`) are refused by these alone. */
+/* By the first words of a path, after a sandbox's id or at the top. Paths of features with other
+ * existing routes (`templates`) are only refused by the table of routes. */
 static const struct {
 	const char *words, *instead;
 } features[] = {
@@ -46,7 +47,7 @@ static const struct {
     {"metrics/sandbox", "GET /v1/sandboxes/{sandbox}/metrics has what there is to count"},
 };
 
-/* What there is instead of the feature that a path, at or below those words, belongs to. */
+/* The alternative to the feature at or below that path. */
 static const char *instead_of(const char *path)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(features); i++) {
@@ -92,7 +93,7 @@ void unsupported_explain(struct call *call, const struct http_request *request, 
 		error_set(error, ERROR_UNSUPPORTED, "%s", instead);
 }
 
-/* Whatever is asked of it: it is not there. */
+/* The query is not checked, since the feature does not exist. */
 #define SANDBOX (ROUTE_SANDBOX | ROUTE_ANY_QUERY)
 
 const struct route unsupported_routes[] = {

@@ -1,6 +1,5 @@
-/* See access.h: who sees which sandbox, who may what, who may wake one, and the list of a
- * sandbox's execs. Called by every edge, on the loop; blocks for the store where execs are listed.
- */
+/* See access.h: visible sandboxes, rights, waking, and the list of a sandbox's execs. Called by
+ * every edge, on the loop; blocks for the store where execs are listed. */
 #include "core/account/access.h"
 
 #include <stdlib.h>
@@ -174,7 +173,7 @@ static struct exec *in_memory(struct sandbox *sandbox, const struct id *id)
 static bool list_one(void *data, const struct exec_row *stored)
 {
 	struct exec_listing *listing = data;
-	/* What is in memory is newer where the store could not be written. */
+	/* The copy in memory is newer if the store could not be written. */
 	struct exec *exec = in_memory(listing->sandbox, &stored->id);
 	struct exec_row row = exec ? exec->row : *stored;
 	if (!listing->internal && exec_internal(&row))
@@ -215,7 +214,7 @@ int exec_list(struct sandbox *sandbox, uint32_t max,
 	return exec_page(sandbox, UINT64_MAX, false, list_first, &first, error);
 }
 
-#define ENDED_LOOKED 32 /* sandboxes that ended last */
+#define ENDED_LOOKED 32 /* how many of the sandboxes that ended last are searched */
 
 struct ended_ids {
 	struct id ids[ENDED_LOOKED];

@@ -1,5 +1,5 @@
 /* Host admission. See admission.h. Called for every create and start, on the loop: reads
- * /proc/meminfo at most every 100 ms and asks for the file system's free bytes as rarely. */
+ * /proc/meminfo at most every 100 ms and the file system's free bytes equally rarely. */
 #include "core/account/admission.h"
 
 #include <fcntl.h>
@@ -15,12 +15,12 @@
 
 #define READ_INTERVAL (100 * NSEC_PER_MSEC)
 #define EXPECT_INTERVAL NSEC_PER_SEC
-/* So long a sandbox is young: it may still come to what it is expected to use. */
+/* A sandbox younger than this may still grow to its expected use. */
 #define YOUNG (30 * NSEC_PER_SEC)
-#define SEEN_MIN 8 /* fewer say nothing */
+#define SEEN_MIN 8 /* fewer samples say nothing */
 #define MEMORY_GUESS (64 * MIB)
 #define DISK_GUESS (16 * MIB)
-/* Idle ones use next to nothing, which says nothing about what is to come. */
+/* Idle sandboxes use almost nothing, which does not predict their later use. */
 #define MEMORY_LEAST (16 * MIB)
 #define DISK_LEAST (4 * MIB)
 #define MEMORY_RESERVE_MIN (512 * MIB)
@@ -131,7 +131,7 @@ static void see_peaks(struct seen *seen, const struct peaks *peaks)
 		see(seen, peaks->values[i]);
 }
 
-/* Of those that have ended and of those that live. */
+/* Counts the ended sandboxes and the live ones. */
 static void expect(struct core *core, struct admission *admission)
 {
 	struct seen seen;
@@ -173,10 +173,10 @@ static uint64_t disk_reserve(const struct core *core)
 	return configured ? configured : MIN(DISK_RESERVE_MAX, share);
 }
 
-/* What is asked for in all. */
+/* The sum of all claims on the host. */
 struct claims {
-	uint64_t memory, disk; /* that the young ones may still take */
-	uint64_t committed;    /* limits of those that run */
+	uint64_t memory, disk; /* expected growth of the young ones */
+	uint64_t committed;    /* limits of the running ones */
 };
 
 static bool runs(const struct sandbox *sandbox)
@@ -233,7 +233,7 @@ int admission_check(struct core *core, const struct limits *limits, struct error
 	read_disk(core, admission);
 	expect(core, admission);
 	add_up(core, admission, &claims);
-	/* What cannot be read does not refuse anybody. */
+	/* If the host's memory cannot be read, no create is refused for it. */
 	if (admission->memory_total != 0) {
 		uint64_t need =
 		    claims.memory +

@@ -1,11 +1,11 @@
-/* Does the host have room for another sandbox? What counts is what sandboxes were seen to use, not
- * what they are allowed to: a limit is a promise to the neighbours, most of it is never used.
+/* Does the host have room for another sandbox? This is decided by the measured use of sandboxes,
+ * not by their limits, since most of a limit is never used.
  *
- * Memory: what the kernel calls available, less a reserve, must cover what such a sandbox is
- * expected to use (the 95th percentile of the peaks of those of its size; a guess before there were
- * any) for this one and for what the young ones may still take; and the sum of all limits must stay
- * below a configured multiple of the RAM. Disk likewise, with the free bytes of the file system
- * that the state is on. */
+ * Memory: the memory that the kernel calls available, less a reserve, must cover the expected use
+ * of this sandbox (the 95th percentile of the peaks of sandboxes of its size; a guess before there
+ * were any) and the expected growth of the young ones; and the sum of all limits must stay below a
+ * configured multiple of the RAM. Disk likewise, with the free bytes of the state directory's file
+ * system. */
 #pragma once
 
 #include "core/core.h"
@@ -13,7 +13,7 @@
 #define ADMISSION_SIZES 4 /* by memory limit: as small, medium, large, beyond */
 #define ADMISSION_PEAKS 128
 
-/* The last so many that were seen, in a ring. */
+/* The last values, in a ring. */
 struct peaks {
 	uint64_t values[ADMISSION_PEAKS];
 	uint32_t next, count;
@@ -24,16 +24,16 @@ struct admission {
 	int64_t memory_read, disk_read; /* CLOCK_MONOTONIC */
 	uint64_t memory_total, memory_available, disk_total, disk_free;
 	struct peaks memory[ADMISSION_SIZES], disk;
-	/* Found anew at most once a second. */
+	/* Recomputed at most once a second. */
 	int64_t expected_at;
 	uint64_t memory_expected[ADMISSION_SIZES], disk_expected;
 };
 
 void admission_start(struct core *core);
 void admission_stop(struct core *core);
-/* HOST_CAPACITY with what is short and how much. */
+/* HOST_CAPACITY says what is short and how much. */
 NODISCARD int admission_check(struct core *core, const struct limits *limits, struct error *error);
-/* What a sandbox has come to that ends. */
+/* Records the peak use of a sandbox that ends. */
 void admission_observe(struct core *core, uint64_t memory_limit, uint64_t memory_peak,
 		       uint64_t disk);
 
@@ -45,5 +45,5 @@ struct host_room {
 };
 void admission_room(struct core *core, struct host_room *ret_room);
 
-/* The value below which 95 of 100 are; 0 of none. Sorts them. */
+/* The value below which 95 % of the values are; 0 if there are none. Sorts them. */
 uint64_t admission_p95(uint64_t *values, size_t count);

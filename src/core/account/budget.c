@@ -1,4 +1,4 @@
-/* Budgets: which there are, what is spent, who is refused. See budget.h. Called by the creates, the
+/* Budgets: their limits, the amounts spent, the refusals. See budget.h. Called by the creates, the
  * transitions and every exec: a check is a few comparisons in memory. Changes of budgets block for
  * the store's short calls. */
 #include "core/account/budget.h"
@@ -94,7 +94,7 @@ void budget_bounds(uint32_t period, int64_t wall, int64_t *ret_began, int64_t *r
 	*ret_ends = *ret_began + length * NSEC_PER_SEC;
 }
 
-/* The amount of the period that it is now. A clock that was set back begins none. */
+/* The amount spent in the current period. A clock that was set back does not begin a new period. */
 static struct spent *spent_now(struct workspace *workspace, uint32_t what, uint32_t period)
 {
 	struct spent *spent = &workspace->spent[what][period];
@@ -119,7 +119,7 @@ void budget_spend(struct workspace *workspace, uint32_t what, uint64_t amount)
 
 /* --- what holds --- */
 
-/* Its maximum, or BUDGET_UNLIMITED. */
+/* The maximum of a budget, or BUDGET_UNLIMITED. */
 static int64_t maximum_of(const struct core *core, const struct workspace *workspace, uint32_t what,
 			  uint32_t period)
 {
@@ -223,7 +223,7 @@ static int refuse(const struct workspace *workspace, const struct budget_state *
 	return -1;
 }
 
-/* Is there room for so much more of what is held? */
+/* Is there room to hold so much more? */
 static int check_held(struct core *core, const struct workspace *workspace,
 		      const struct workspace_now *wish, bool *ret_never, struct error *error)
 {
@@ -253,7 +253,7 @@ static int check_held(struct core *core, const struct workspace *workspace,
 	return 0;
 }
 
-/* Is one more left of `what` (0: of nothing), which is spent, and any time at all? */
+/* Is one more `what` (0: none) left, which is spent, and is any time left? */
 static int check_spent(struct core *core, struct workspace *workspace, uint32_t what,
 		       bool *ret_never, struct error *error)
 {
@@ -303,7 +303,7 @@ int budget_check_wake(struct sandbox *sandbox, const struct principal *principal
 	struct core *core = sandbox->core;
 	struct workspace *workspace = sandbox->life->workspace;
 	const struct limits *limits = &sandbox->row.limits;
-	/* Its disk it has kept. */
+	/* It still holds its disk. */
 	const struct workspace_now wish = {1, limits->cpu_millis, limits->memory, 0};
 	bool never;
 	if (check_held(core, workspace, &wish, &never, error) < 0 ||
@@ -322,7 +322,7 @@ int budget_check_change(struct sandbox *sandbox, const struct principal *princip
 	    .cpu_millis = limits->cpu_millis - MIN(limits->cpu_millis, before->cpu_millis),
 	    .memory = limits->memory - MIN(limits->memory, before->memory),
 	};
-	/* One that does not run is asked when it is to. */
+	/* A sandbox that does not run is checked when it is to run. */
 	if (state_facts(sandbox->row.state)->holds &&
 	    check_held(sandbox->core, sandbox->life->workspace, &wish, &never, error) < 0)
 		return refused(sandbox, "limits", principal, error);

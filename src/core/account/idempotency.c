@@ -1,6 +1,6 @@
-/* See idempotency.h. What is under way is in memory alone: after a crash a half-made sandbox is
+/* See idempotency.h. Requests under way are only in memory: after a crash a half-made sandbox is
  * removed, and the same request may come again. Called by the edges, on the loop; a key costs a
- * read of the store and one write, a request without one nothing. */
+ * read of the store and one write, a request without a key costs nothing. */
 #include "core/account/idempotency.h"
 
 #include <openssl/evp.h>
@@ -77,7 +77,7 @@ static void prune(struct core *core)
 		log_warning("old requests cannot be removed: %s", error.message);
 }
 
-/* 1 found, 0 not (or too old). */
+/* 1: found; 0: not found, or too old. */
 static int stored(struct core *core, const char *workspace, const char *key,
 		  const uint8_t wanted[REQUEST_DIGEST_SIZE], struct request_row *ret_row,
 		  struct error *error)

@@ -1,5 +1,5 @@
-/* What only this installation can have written: HMAC-SHA256 with a key that is made once and kept
- * in the store, one for each purpose. */
+/* Proof that this installation has written something: HMAC-SHA256 with a key that is made once and
+ * kept in the store, one key for each purpose. */
 #pragma once
 
 #include "core/core.h"

@@ -1,5 +1,5 @@
 /* Metering. See meter.h. Called at every change of state, with every answer about counters, by
- * timers.c and by who asks for usage; blocks for the store's short calls only. */
+ * timers.c and for requests of the usage; blocks for the store's short calls only. */
 #include "core/account/meter.h"
 
 #include <stdlib.h>
@@ -10,11 +10,12 @@
 #include "core/core_private.h"
 #include "core/counters.h"
 
-/* One that neither runs nor changes uses its disk alone: it is looked at less often. */
+/* A sandbox that neither runs nor changes only uses its disk: it is sampled less often. */
 #define ASLEEP_INTERVAL (300 * NSEC_PER_SEC)
 #define REFRESH_MIN (500 * NSEC_PER_MSEC)
 #define RETRY_INTERVAL (1 * NSEC_PER_SEC)
-/* Hours that one stretch is split over at most (a clock that jumps): the rest is in the last. */
+/* One period is split over at most so many hours (a clock may jump): the rest goes into the
+ * last. */
 #define HOURS_MAX 10000
 
 struct waiting {
@@ -39,7 +40,7 @@ static int save(struct sandbox *sandbox, struct error *error)
 	return result;
 }
 
-/* Alive without a sample to the end: it had its peak at most. */
+/* It ended without another sample: count at most its peak for that time. */
 static void settle_unsampled(struct sandbox *sandbox)
 {
 	struct meter *meter = &sandbox->life->meter;
@@ -51,8 +52,8 @@ static void settle_unsampled(struct sandbox *sandbox)
 	meter->unsaved = true;
 }
 
-/* Its row, and with it what its workspace has spent: the next daemon goes on from where the row
- * ends, and would not count for the budgets what is before. */
+/* Writes its row together with the amounts that its workspace has spent: the next daemon continues
+ * from the end of the row, and would not count earlier use for the budgets. */
 static void save_now(struct sandbox *sandbox)
 {
 	struct store *store = sandbox->core->store;
@@ -75,7 +76,7 @@ static void save_now(struct sandbox *sandbox)
 			    error.message);
 }
 
-/* The row of another hour. While the old one cannot be written it goes on counting. */
+/* Begins the row of another hour. If the old one cannot be written, the old one continues. */
 static void turn_to_hour(struct sandbox *sandbox, int64_t hour)
 {
 	struct meter *meter = &sandbox->life->meter;
@@ -109,8 +110,8 @@ static void add(struct sandbox *sandbox, enum counts_as as, uint64_t ns, uint64_
 	row->cpu_ns += cpu_ns;
 }
 
-/* From the last look to `to`: time as what it was, cpu that was used meanwhile, memory (its mean).
- * Each hour gets its share. */
+/* Counts from the last time up to `to`: the time by the state, the cpu used meanwhile, the memory
+ * (the mean). Each hour gets its share. */
 static void count(struct sandbox *sandbox, enum counts_as as, int64_t to, uint64_t cpu_ns,
 		  uint64_t memory)
 {
@@ -167,7 +168,7 @@ int meter_load(struct sandbox *sandbox, struct error *error)
 	if (wall == 0)
 		return 0; /* it never ran */
 	meter->counted = MAX(MIN(wall - shift, clock_boot()), 1);
-	/* Paused, and killed before that was written here. */
+	/* It was paused, and the daemon was killed before the row was written. */
 	if (row->paused_wall > wall)
 		count(sandbox, COUNTS_ALIVE, MIN(row->paused_wall - shift, clock_boot()), 0, 0);
 	return 0;
@@ -206,7 +207,7 @@ void meter_changed(struct sandbox *sandbox, enum sandbox_state from)
 	struct meter *meter = &sandbox->life->meter;
 	enum counts_as before = state_facts(from)->counts_as, now = counts_now(sandbox);
 	if (meter->counted == 0) {
-		/* A create: from here on it counts. The row comes with the first look. */
+		/* A create: counting begins here. The row is written with the first sample. */
 		if (now == COUNTS_ALIVE) {
 			meter->counted = clock_boot();
 			meter->row.counted_wall = clock_wall();
@@ -218,8 +219,8 @@ void meter_changed(struct sandbox *sandbox, enum sandbox_state from)
 		return;
 	count(sandbox, before, clock_boot(), 0, meter->memory);
 	if (from == SANDBOX_STARTING && now == COUNTS_ALIVE)
-		meter_booted(sandbox); /* written with the row: the next daemon knows it too */
-	/* What it has when it goes on is not what it had. */
+		meter_booted(sandbox); /* written with the row, also for the next daemon */
+	/* A paused sandbox's memory may change, so the old sample is invalid after a resume. */
 	if (before == COUNTS_ALIVE && now == COUNTS_PAUSED)
 		meter->memory_known = false;
 	if (now == COUNTS_ASLEEP)
@@ -239,7 +240,7 @@ void meter_counters(struct sandbox *sandbox)
 		uint64_t seen = meter->row.cpu_seen_ns;
 		cpu_ns = counters->cpu_ns >= seen ? counters->cpu_ns - seen : counters->cpu_ns;
 	}
-	/* What the last look finds, when all of it has ended, is no memory it had. */
+	/* A sample that was taken after the end of all processes says nothing about the memory. */
 	bool lives = sandbox->row.state == SANDBOX_RUNNING &&
 		     !(counters->known[KNOWN_PROCESSES] && counters->processes == 0);
 	if (counters->known[KNOWN_MEMORY] && lives) {
@@ -305,7 +306,7 @@ void meter_flush(struct core *core)
 	budgets_saved(core);
 }
 
-/* Also of those that the spawner tells nothing of. */
+/* Also the sandboxes about which the spawner reports nothing. */
 static void count_time(struct core *core)
 {
 	int64_t now = clock_boot();
@@ -366,7 +367,7 @@ int64_t meter_tend(struct core *core, int64_t now)
 	struct metering *metering = &core->private->metering;
 	struct error error;
 	int64_t interval = MAX(core->config.usage_interval_seconds, 1u) * NSEC_PER_SEC;
-	/* A change of state wakes the timers: nothing is done while there is nothing. */
+	/* Without sandboxes there is nothing to do; a change of state wakes the timers. */
 	if (list_empty(&core->sandboxes) && !budgets_unsaved(core)) {
 		metering->due = 0;
 		return INT64_MAX;

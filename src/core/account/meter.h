@@ -1,17 +1,17 @@
-/* What each sandbox uses, for as long as it is there: time alive and paused, cpu, memory and disk
- * over time, commands. Kept by the hour (store/usage.h), so that it can be summed over any stretch
- * of hours.
+/* Meters each sandbox while it exists: time alive and paused, cpu, memory and disk over time,
+ * commands. Usage is kept by the hour (store/usage.h), so that it can be summed over any range of
+ * hours.
  *
- * Time is counted from one look to the next, at each change of state and at least once an interval,
- * by the state it was in; cpu by the cgroup's counter, whose last value comes with a sandbox's end.
- * Memory: between two samples their mean counts; before the first sample of a boot (or of this
- * daemon) that sample counts, and for one that ended without any its peak. Disk: what was in use at
- * the last sample, as long as the sandbox exists.
+ * Time is counted at each sample, at each change of state and at least once an interval, for the
+ * state that the sandbox was in; cpu by the cgroup's counter, whose last value comes with a
+ * sandbox's end. Memory: between two samples their mean counts; before the first sample of a boot
+ * (or of this daemon) that sample counts, and for a sandbox that ended without a sample its peak.
+ * Disk: the use at the last sample, while the sandbox exists.
  *
- * What runs on without a daemon is counted when one is back: time by the wall clock, cpu by the
- * counter. A counter that is lower than it was (another boot) begins at zero. Of one whose
- * processes ended while no daemon ran, nothing after the last look is counted: nobody knows when
- * that was.
+ * Sandboxes that run without a daemon are counted by the next daemon: time by the wall clock, cpu
+ * by the counter. A counter that is lower than before (another boot) begins at zero. If the
+ * processes of a sandbox ended while no daemon ran, nothing after the last sample is counted, since
+ * the time of their end is unknown.
  *
  * A row is written at each change of state, at the end, and with all others in one transaction
  * every interval. The first one comes with the first of these, or with the hand-out of a member of
@@ -25,8 +25,8 @@ struct sandbox;
 
 /* Of one sandbox; in struct sandbox_life. */
 struct meter {
-	struct usage_row row; /* of the hour under way; its strings are not set */
-	int64_t counted;      /* CLOCK_BOOTTIME: up to here; 0: not begun */
+	struct usage_row row; /* of the current hour; its strings are not set */
+	int64_t counted;      /* CLOCK_BOOTTIME: counted up to here; 0: not begun */
 	uint64_t memory;      /* at the last sample */
 	bool memory_known;
 	uint64_t unsampled_ns; /* alive without a sample so far */
@@ -36,15 +36,15 @@ struct meter {
 /* Of the core; in struct core_private. */
 struct metering {
 	int64_t due, looked_at; /* CLOCK_BOOTTIME */
-	bool looking;           /* the spawner was asked */
-	struct list waiting;    /* for the answer */
+	bool looking;           /* a request to the spawner is under way */
+	struct list waiting;    /* they wait for the answer */
 };
 
-/* An earlier daemon's: before the row's state is settled. */
+/* Loads the meter of an earlier daemon, before the state in the row is settled. */
 NODISCARD int meter_load(struct sandbox *sandbox, struct error *error);
-/* What went on since the last look is not known, and not counted. */
+/* The use since the last sample is unknown, and is not counted. */
 void meter_forget_gap(struct sandbox *sandbox);
-/* Its state has changed from that one. Writes the row. */
+/* The state has changed from `before`. Writes the row. */
 void meter_changed(struct sandbox *sandbox, enum sandbox_state from);
 /* sandbox->counters is fresh. */
 void meter_counters(struct sandbox *sandbox);
@@ -54,22 +54,22 @@ NODISCARD int meter_write_first(struct store *store, const struct sandbox_row *s
 				uint64_t cpu_seen_ns, struct error *error);
 /* A boot: its cgroups are new. */
 void meter_booted(struct sandbox *sandbox);
-/* The last: a row that could not be written is logged. */
+/* The last call: a row that cannot be written is only logged. */
 void meter_ended(struct sandbox *sandbox);
 
-/* For timers.c: looks at all when it is time; when to call again (CLOCK_BOOTTIME). */
+/* For timers.c: samples all when it is time; returns when to call again (CLOCK_BOOTTIME). */
 int64_t meter_tend(struct core *core, int64_t now);
-/* Looks at all of them and writes everything, then calls back; joins what is under way, and asks
- * nobody twice within half a second. */
+/* Samples all sandboxes and writes everything, then calls back. Joins a refresh that is under way,
+ * and does not ask twice within half a second. */
 NODISCARD int meter_refresh(struct core *core, void (*done)(void *data, const struct error *error),
 			    void *data, struct error *error);
-/* Sums of what is written, some rows per call: see struct usage_walk. */
+/* Sums the written rows, some per call: see struct usage_walk. */
 NODISCARD int meter_walk(struct core *core, struct usage_walk *walk, uint32_t rows,
 			 bool (*each)(void *data, const struct usage_row *row), void *data,
 			 bool *ret_more, struct error *error);
-/* A batch of the oldest rows that are not to be kept; true: there may be more. */
+/* Removes a batch of the oldest expired rows; true: there may be more. */
 bool meter_prune(struct core *core);
-/* Writes what is not written yet. */
+/* Writes all unwritten rows. */
 void meter_flush(struct core *core);
-/* The daemon stops: counts to the last and writes it. */
+/* The daemon stops: counts up to now and writes everything. */
 void meter_settle(struct core *core);

@@ -13,7 +13,8 @@
 #include "core/account/mac.h"
 #include "proto/codec.h"
 
-/* What is signed: every field with its length before it, so that none can run into the next. */
+/* The signed bytes: every field after its length, so that fields cannot be shifted into each
+ * other. */
 static int signed_bytes(const char *workspace, const struct signed_url *url, uint8_t *room,
 			size_t size, size_t *ret_size)
 {
@@ -52,7 +53,8 @@ static int invalid(struct error *error, const char *why)
 	return error_set(error, ERROR_URL_INVALID, "%s", why);
 }
 
-/* Of a live one or a tombstone: the signature is checked before anything is said about either. */
+/* The workspace of a live sandbox or a tombstone: the signature is checked before any answer
+ * reveals either. */
 static int workspace_of(struct core *core, const struct id *id, char workspace[WORKSPACE_MAX + 1],
 			struct error *error)
 {
@@ -67,7 +69,7 @@ static int workspace_of(struct core *core, const struct id *id, char workspace[W
 	return good ? 0 : invalid(error, "this URL is not valid");
 }
 
-/* What the maker may do now. */
+/* The present rights of the token or user that made the URL. */
 static int maker(struct core *core, const struct signed_url *url, const char *workspace,
 		 struct principal *principal, struct error *error)
 {
@@ -77,7 +79,7 @@ static int maker(struct core *core, const struct signed_url *url, const char *wo
 		return invalid(error, "this URL is not valid");
 	if (!id_is_set(&url->token)) {
 		principal->scopes = SCOPE_READ | SCOPE_WRITE;
-		principal->uid = geteuid(); /* a local peer that needs no token is as good as we */
+		principal->uid = geteuid(); /* a local peer without a token has our rights */
 		return 0;
 	}
 	int found = store_token_by_id(core->store, &url->token, &row, error);
@@ -113,7 +115,8 @@ int signed_url_check(struct core *core, const struct signed_url *url, const char
 	return sandbox_find(core, ret_principal, url->sandbox.text, ret_sandbox, error);
 }
 
-/* What a query's value may hold as it is (RFC 3986: unreserved, and the slash). */
+/* The characters that may stay unescaped in a query's value (RFC 3986: unreserved, and the
+ * slash). */
 void signed_url_escape(struct buffer *to, const char *text)
 {
 	static const char digits[] = "0123456789ABCDEF";
@@ -123,7 +126,7 @@ void signed_url_escape(struct buffer *to, const char *text)
 			     (c >= '0' && c <= '9') || strchr("-._~/", c);
 		const char escaped[3] = {'%', digits[c >> 4], digits[c & 15]};
 		if (buffer_append(to, plain ? text : escaped, plain ? 1 : 3) < 0)
-			abort(); /* its maximum is above what a path can be */
+			abort(); /* its maximum is larger than any path */
 	}
 }
 

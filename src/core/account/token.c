@@ -1,8 +1,8 @@
-/* Access tokens: made, checked, described. A token is 256 random bits; the store has its SHA-256
- * alone, which needs no salt and no slowness since nothing shorter than the token can be guessed.
+/* Access tokens: made, checked, described. A token is 256 random bits. The store has only its
+ * SHA-256, without salt and without a slow hash, since guessing the token itself is impossible.
  *
- * Called by api and the command line's routes. Blocks for one store call at most: a token that was
- * good is remembered until the next write of any token, which only this process does. */
+ * Called by api and the command line's routes. Blocks for at most one store call: a valid token is
+ * cached until the next write of any token, and only this process writes tokens. */
 #include "core/account/token.h"
 
 #include <openssl/crypto.h>
@@ -48,7 +48,7 @@ static int hash_token(const char *text, uint8_t hash[32], struct error *error)
 	unsigned size = 0;
 	if (!context)
 		context = EVP_MD_CTX_new();
-	/* Fetched once: a fetch costs more than the hash. */
+	/* Fetched once, since a fetch costs more than the hash. */
 	if (!sha256)
 		sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
 	if (!context || !sha256 || EVP_DigestInit_ex(context, sha256, NULL) != 1 ||
@@ -132,7 +132,7 @@ static bool token_live(const struct token_row *row, const uint8_t hash[32])
 	       (row->expires_wall == 0 || clock_wall() < row->expires_wall);
 }
 
-/* Where a token is remembered, if it is. NULL: nowhere (a core that was never started). */
+/* Where a token is cached. NULL: nowhere (a core that was never started). */
 static struct token_seen *seen_place(struct core *core, const uint8_t hash[32])
 {
 	return core->private ? &core->private->tokens_seen[hash[0] % TOKENS_SEEN_MAX] : NULL;
@@ -193,9 +193,9 @@ static bool still_good(struct core *core, const struct id *id)
 	struct token_row row = {0};
 	struct error error;
 	if (!id_is_set(id))
-		return true; /* a local peer's URL */
+		return true; /* a URL that a local peer made */
 	int found = store_token_by_id(core->store, id, &row, &error);
-	/* A store that does not answer revokes nothing. */
+	/* If the store does not answer, no token counts as revoked. */
 	if (found < 0) {
 		log_warning("token %s: %s", id->text, error.message);
 		return true;
@@ -206,7 +206,7 @@ static bool still_good(struct core *core, const struct id *id)
 	return good;
 }
 
-/* Those of one token mostly stand together: each is looked up once. */
+/* Watchers of one token are usually adjacent: each token is looked up once. */
 static void tell_ended(void *data)
 {
 	struct core *core = data;

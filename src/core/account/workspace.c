@@ -1,6 +1,6 @@
 /* Workspaces by name. See workspace.h. Called by the rest of core/ and by the edges; never blocks.
- * What a workspace holds now is added up from its sandboxes when somebody asks: there are a few
- * hundred at most, and a sum cannot drift. */
+ * The resources that a workspace holds are summed from its sandboxes on each request: there are at
+ * most a few hundred, and a sum cannot drift. */
 #include "core/account/workspace.h"
 
 #include <stdlib.h>

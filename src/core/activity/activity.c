@@ -1,10 +1,10 @@
 /* The activity: entries are numbered and chained when they are recorded, wait in memory, and are
  * written in that order. Called by all of core/; blocks for the store only.
  *
- * The chain of a sandbox can have no hole: its head (number and hash of the newest) is in memory
- * and moves with each entry, rows are written oldest first, and an entry that finds no room to wait
- * is refused before it has a number. When the daemon dies, the next one takes the head from the
- * newest row there is. */
+ * The chain of a sandbox cannot have a gap: its head (number and hash of the newest entry) is in
+ * memory and moves with each entry, rows are written oldest first, and an entry without room to
+ * wait is refused before it gets a number. When the daemon dies, the next one takes the head from
+ * the newest row. */
 #include "core/activity/activity.h"
 
 #include <inttypes.h>
@@ -17,8 +17,8 @@
 #include "base/text.h"
 #include "core/core_private.h"
 
-#define PENDING_MAX 4096 /* entries that wait for the store */
-#define LAZY_MS 50       /* what is usually carried by another write */
+#define PENDING_MAX 4096 /* entries that may wait for the store */
+#define LAZY_MS 50       /* entries that usually go with another write */
 #define RETRY_MS 1000
 
 struct pending {
@@ -33,12 +33,12 @@ struct activity_log {
 	bool soon; /* a flush in the next turn is on its way */
 	struct list pending;
 	uint32_t count;
-	struct list written; /* struct pending: listeners are to be told */
+	struct list written; /* struct pending: not yet told to the listeners */
 	bool telling;
 	struct list listeners; /* struct activity_listener */
 	bool failing;          /* the last write failed */
 	bool any_dropped;
-	bool too_many; /* a sandbox has more entries than it may */
+	bool too_many; /* a sandbox has more entries than the maximum */
 	uint64_t prune_cursor;
 };
 
@@ -73,7 +73,7 @@ void activity_unlisten(struct activity_listener *listener)
 	list_remove(&listener->link);
 }
 
-/* A callback may remove any listener: each goes to the end of the list before it is told. */
+/* A callback may remove any listener: each is moved to the end of the list before its call. */
 static void tell_one(struct activity_log *log, const struct activity_row *row)
 {
 	struct list due;
@@ -87,7 +87,7 @@ static void tell_one(struct activity_log *log, const struct activity_row *row)
 	}
 }
 
-/* In a turn of its own: who is told may do anything. */
+/* In a separate turn, so that a listener may do anything. */
 static void tell(void *data)
 {
 	struct core *core = data;
@@ -146,8 +146,8 @@ static int head_load(struct core *core, const struct id *sandbox, struct activit
 	return 0;
 }
 
-/* Somebody else has written to the chain of this sandbox (a daemon that was being replaced): what
- * waits is chained to what is there now. */
+/* Another process has written to the chain of this sandbox (a daemon that was being replaced):
+ * chains the waiting entries to the newest row. */
 static void rebase(struct activity_log *log, const struct id *id)
 {
 	struct activity_head head = {0};
@@ -168,8 +168,8 @@ static void rebase(struct activity_log *log, const struct id *id)
 		sandbox->life->activity = head;
 }
 
-/* Every entry that waits, inside a transaction. 0, -1, or 1: the chain of *ret_id was not as we
- * thought. */
+/* Inserts every waiting entry, inside a transaction. 0, -1, or 1: the head of the chain of *ret_id
+ * was wrong. */
 static int insert_all(struct activity_log *log, struct id *ret_id, struct error *error)
 {
 	list_each (&log->pending, node) {
@@ -229,7 +229,7 @@ int activity_save(struct core *core, int (*write)(void *data, struct error *erro
 	if (written >= 0)
 		inserted = insert_all(log, &id, &own);
 	bool good = written >= 0 && inserted == 0;
-	/* An end that fails has undone both. */
+	/* If the commit fails, both are undone. */
 	if (store_transaction_end(core->store, good ? 0 : -1, good ? &own : &(struct error){0}) ==
 	    0) {
 		all_written(log);
@@ -243,7 +243,7 @@ int activity_save(struct core *core, int (*write)(void *data, struct error *erro
 	return write ? write(data, error) : -1;
 }
 
-/* The dropped are told of where there is room again. */
+/* Records the number of dropped entries of a sandbox when there is room again. */
 static void tell_dropped(struct core *core, struct activity_log *log)
 {
 	log->any_dropped = false;
@@ -327,7 +327,7 @@ int activity_seek(struct core *core, const char *workspace, const char *name, co
 	if (activity_last(core, &last, error) < 0 ||
 	    activity_pruned(core, workspace, &pruned, error) < 0)
 		return -1;
-	/* 0 asks for whatever is there. */
+	/* 0 means the oldest entry. */
 	if (after != 0 && (after < pruned || after > last))
 		return error_set(error, ERROR_CURSOR_GONE,
 				 after > last ? "there was no event %s yet"
@@ -369,7 +369,7 @@ static void schedule(struct activity_log *log, uint32_t delay_ms)
 
 /* --- recording --- */
 
-/* A value as it is kept: redacted, UTF-8, not longer than allowed. */
+/* A value as it is stored: redacted, UTF-8, cut to the maximum. */
 static void append_value(const struct core *core, struct buffer *packed, const char *value)
 {
 	static const char more[] = "…";
@@ -385,7 +385,7 @@ static void append_value(const struct core *core, struct buffer *packed, const c
 				text.data[i] = '?';
 	if (buffer_append(packed, text.data, size) < 0 ||
 	    (cut && buffer_append_text(packed, more) < 0) || buffer_append(packed, "", 1) < 0)
-		abort(); /* its maximum was made for it */
+		abort(); /* its maximum is sufficient */
 }
 
 static void pack(const struct core *core, const struct detail *details, size_t count,
@@ -511,13 +511,13 @@ void activity_stop(struct core *core)
 		pending_free(list_entry(log->pending.next, struct pending, link));
 	while (!list_empty(&log->written))
 		pending_free(list_entry(log->written.next, struct pending, link));
-	/* Listeners are their owners': they find themselves in no list. */
+	/* The listeners' owners free them: they are only taken out of the list. */
 	while (!list_empty(&log->listeners))
 		list_remove(log->listeners.next);
 	uv_close((uv_handle_t *)&log->timer, on_closed);
 }
 
-/* The newest of a living sandbox stays: the next one is chained to it. */
+/* The newest entry of a live sandbox stays, since the next one is chained to it. */
 static bool keep(void *data, const struct id *sandbox, uint64_t number)
 {
 	struct sandbox *living = sandbox_by_id(data, sandbox);
@@ -558,7 +558,8 @@ bool activity_prune(struct core *core)
 		log_warning("old activity cannot be removed: %s", error.message);
 		more = false;
 	}
-	/* The next round begins at the oldest again: what was kept may have become free to go. */
+	/* The next round begins at the oldest again: entries that were kept may be removable by
+	 * then. */
 	if (!more)
 		log->prune_cursor = 0;
 	log->too_many = false;

@@ -1,14 +1,13 @@
-/* What happened: one entry for every command, file change, lifecycle step and decision, in the
- * order it happened. There is one place for it: an entry is the sandbox's activity timeline, the
- * workspace's event stream and the ground of every receipt.
+/* One entry for every command, file change, state change and decision, in their order. Entries are
+ * the only source of a sandbox's activity timeline, the workspace's event stream and every receipt.
  *
- * Within a sandbox entries are numbered from 1, and each carries the hash of the one before, so
- * that none can be changed or left out unseen (docs/activity.md has the exact bytes). Across all
- * sandboxes `sequence` orders them: it is the event's id, never used twice, and who comes back with
- * it misses nothing that is still kept.
+ * Within a sandbox entries are numbered from 1, and each has the hash of the one before, so that a
+ * change or removal is detected (docs/activity.md has the exact bytes). Across all sandboxes
+ * `sequence` orders them: it is the event's id and is never used twice. A client that continues
+ * from it misses no entry that is still kept.
  *
- * What an entry says is a short list of key and value; values pass the redaction rules before they
- * are hashed and stored. No output of a command, no content of a file, no token is ever in one. */
+ * The details of an entry are a short list of keys and values; values are redacted before they are
+ * hashed and stored. An entry never contains output of a command, content of a file or a token. */
 #pragma once
 
 #include <stdbool.h>
@@ -53,7 +52,7 @@ enum activity_kind {
 	ACTIVITY_KINDS(X)
 #undef X
 };
-const char *activity_kind_name(uint32_t kind); /* NULL: there is none */
+const char *activity_kind_name(uint32_t kind); /* NULL: unknown kind */
 
 #define ACTIVITY_DETAILS_MAX 12
 #define ACTIVITY_VALUE_MAX 1024 /* longer ones are cut, and end with "…" */
@@ -63,11 +62,12 @@ struct detail {
 	const char *value; /* NULL: left out */
 };
 
-/* Records it. Never fails for the caller: what cannot be stored waits in memory, and what does not
- * find room there is counted, logged, and recorded as `activity.dropped` when the store is well
- * again. `principal` NULL: the daemon itself ("system"). `exec` NULL: none. Numbered and chained at
- * once, written with the next write of its sandbox's or exec's row, or by itself: exec.started and
- * sandbox.created within 50 ms, all others in the next turn of the loop. */
+/* Records an entry. Never fails for the caller: entries that cannot be stored wait in memory; if
+ * there is no room, they are counted, logged, and recorded as `activity.dropped` when the store
+ * works again. `principal` NULL: the daemon itself ("system"). `exec` NULL: none. The entry is
+ * numbered and chained at once. It is written with the next write of its sandbox's or exec's row,
+ * or separately: exec.started and sandbox.created within 50 ms, all others in the next turn of the
+ * loop. */
 void activity_record(struct sandbox *sandbox, enum activity_kind kind,
 		     const struct principal *principal, const struct id *exec,
 		     const struct detail *details, size_t count);
@@ -75,8 +75,8 @@ void activity_record(struct sandbox *sandbox, enum activity_kind kind,
 	activity_record(sandbox, kind, principal, exec, (const struct detail[]){__VA_ARGS__},      \
 			sizeof((const struct detail[]){__VA_ARGS__}) / sizeof(struct detail))
 
-/* Told of every entry when it is in the store, in the order of the sequence, in a turn of its own:
- * it may do anything. The row is borrowed for the length of the call. */
+/* Gets every entry after it was written to the store, in the order of the sequence, in a separate
+ * turn: it may do anything. The row is borrowed for the length of the call. */
 struct activity_listener {
 	struct list link;
 	void (*recorded)(struct activity_listener *listener, const struct activity_row *row);
@@ -87,66 +87,69 @@ void activity_unlisten(struct activity_listener *listener);
 /* "token:ID", "local:UID" or "system". */
 #define ACTIVITY_ACTOR_MAX 40
 void activity_actor(const struct principal *principal, char actor[ACTIVITY_ACTOR_MAX]);
-/* As activity_record(), for what was begun by somebody who is not there any more. */
+/* As activity_record(), for an action whose caller may no longer be connected. */
 void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const char *actor,
 			const struct id *exec, const struct detail *details, size_t count);
-/* The newest entry of the sandbox did not come true: it is as if it was never recorded. For the
- * turn of the loop that recorded it, before anything else was. */
+/* The action of the sandbox's newest entry failed: removes the entry, as if it had never been
+ * recorded. Only in the turn of the loop that recorded it, before anything else is recorded. */
 void activity_take_back(struct sandbox *sandbox);
-/* Writes something to the store, and in the same transaction every entry that waits. As `write`
- * went; where only the entries cannot be written they wait on. */
+/* Writes something to the store, and all waiting entries in the same transaction. Returns the
+ * result of `write`; if only the entries cannot be written, they keep waiting. */
 NODISCARD int activity_save(struct core *core, int (*write)(void *data, struct error *error),
 			    void *data, struct error *error);
 
-/* Entries, those that wait to be written among them. each must not call the store. */
+/* Entries, including those that wait to be written. each must not call the store. */
 NODISCARD int activity_each(struct core *core, const struct activity_query *query,
 			    bool (*each)(void *data, const struct activity_row *row), void *data,
 			    struct error *error);
-/* The same of those that are written. */
+/* The same for written entries only. */
 NODISCARD int activity_each_written(struct core *core, const struct activity_query *query,
 				    bool (*each)(void *data, const struct activity_row *row),
 				    void *data, struct error *error);
-/* In which sandbox an exec was started, and which of its entries says so: 1, or 0 where nothing of
- * it is kept. */
+/* Finds the sandbox in which an exec was started, and the entry of that start: 1, or 0 if no entry
+ * is kept. */
 NODISCARD int activity_started(struct core *core, const struct id *exec, struct id *ret_sandbox,
 			       uint64_t *ret_number, struct error *error);
-/* A cursor: where a client goes on in a workspace's stream of events (a sequence) or in a sandbox's
- * timeline (a number). It is given out and taken back as a text whose form is known here alone. */
+/* A cursor: the place where a client continues in a workspace's stream of events (a sequence) or in
+ * a sandbox's timeline (a number). Clients see it as a text whose form only this file knows. */
 #define ACTIVITY_CURSOR_MAX 24
 void activity_cursor_print(uint64_t place, char cursor[ACTIVITY_CURSOR_MAX]);
-/* INVALID says what `name` must be; a place before `first` is none. */
+/* INVALID says what `name` must be; a place before `first` is invalid. */
 NODISCARD int activity_cursor_parse(const char *name, const char *cursor, uint64_t first,
 				    uint64_t *ret_place, struct error *error);
-/* Where the stream goes on behind a cursor; "": at its end, NULL: with the oldest that is kept.
- * CURSOR_GONE when what comes next is not kept any more, or the cursor is of no event yet. */
+/* Where the stream continues after a cursor; "": at its end, NULL: with the oldest kept entry.
+ * CURSOR_GONE if the next entry is no longer kept, or if the cursor's event does not exist yet. */
 NODISCARD int activity_seek(struct core *core, const char *workspace, const char *name,
 			    const char *cursor, uint64_t *ret_place, struct error *error);
-/* The newest sequence that is written; and up to which something of a workspace's was pruned. */
+/* The newest written sequence; and the last sequence up to which entries of a workspace were
+ * pruned. */
 NODISCARD int activity_last(struct core *core, uint64_t *ret_sequence, struct error *error);
 NODISCARD int activity_pruned(struct core *core, const char *workspace, uint64_t *ret_sequence,
 			      struct error *error);
 
 /* --- the parts --- */
 
-/* "exec.ended,file" to ",21,40,41,...,": what store/activity.h takes. INVALID names the word. */
+/* "exec.ended,file" to ",21,40,41,...,": the form that store/activity.h takes. INVALID names the
+ * word. */
 #define ACTIVITY_KIND_LIST_MAX 256
 NODISCARD int activity_kinds_parse(const char *text, char *ret_list, size_t room,
 				   struct error *error);
-/* Appends the text without its secrets; patterns: names with '*', blanks or commas between. What
- * does not fit the buffer is left out. */
+/* Appends the text without its secrets; patterns: names with '*', separated by blanks or commas.
+ * Text that does not fit the buffer is omitted. */
 void activity_redact(const char *patterns, const char *text, struct buffer *ret_text);
-/* A command by its arguments, with blanks between: what follows a secret's name is left out to the
- * end of its argument; a script for a shell is read as one. */
+/* A command by its arguments, separated by blanks: the value of a secret's name is omitted to the
+ * end of its argument; a shell script is parsed as a script. */
 void activity_redact_command(const char *patterns, const char *const *argv, size_t argc,
 			     struct buffer *ret_text);
-/* ... of which only the joined text is known: to the text's end, but for /bin/sh -c. */
+/* The same if only the joined text is known: a value is omitted to the end of the text, except for
+ * /bin/sh -c. */
 void activity_redact_joined(const char *patterns, const char *command, struct buffer *ret_text);
 
 /* core.c, timers.c */
 void activity_start(struct core *core);
-/* Writes what waits. */
+/* Writes the waiting entries. */
 void activity_flush(struct core *core);
-/* Writes what waits; nothing is recorded any more. */
+/* Writes the waiting entries; after this nothing is recorded. */
 void activity_stop(struct core *core);
-/* A batch of what is too old or too much; true: there is more. */
+/* Removes a batch of entries that are too old or too many; true: there are more. */
 bool activity_prune(struct core *core);

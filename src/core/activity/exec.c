@@ -1,14 +1,13 @@
-/* The entries of an exec: given to the sandbox, ended, failed; with the SHA-256 of its output where
- * that can be known. Called by core/exec/exec.c and core/exec/frames.c.
+/* The entries of an exec: started, ended, failed; with the SHA-256 of its output if that is known.
+ * Called by core/exec/exec.c and core/exec/frames.c.
  *
- * The end is written with the exec's row in one transaction, after those who wait were answered. A
- * short output is hashed there and then; a longer one in a thread, and row and entry wait for it:
- * until then the init keeps the result, so that a daemon which dies meanwhile is told again. Output
- * of which a part is not kept has no digest.
+ * The end is written with the exec's row in one transaction, after the waiting requests were
+ * answered. A short output is hashed at once; a longer one in a thread, and row and entry wait for
+ * it. Until then the init keeps the result, so that it can report it again if the daemon dies
+ * meanwhile. Output that is not completely kept has no digest.
  *
- * The execs of a code context have no entries: what ran in them has its own (core/code/code.c,
- * core/code/cells.c).
- */
+ * The execs of a code context have no entries: their code has its own (core/code/code.c,
+ * core/code/cells.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -121,9 +120,9 @@ void activity_exec_ended(struct exec *exec)
 
 /* --- digests --- */
 
-/* One stream of an ended exec: how long it is, and a log of one's own to read it from. */
+/* One stream of an ended exec: its length, and a separate log to read it from. */
 struct digest_stream {
-	struct output_log log; /* its descriptor is owned here; -1: not to be hashed */
+	struct output_log log; /* its descriptor is owned here; -1: do not hash */
 	uint64_t size;
 	bool known;
 	uint8_t digest[32];
@@ -137,7 +136,7 @@ struct digest_work {
 	struct digest_stream streams[2];
 };
 
-/* May be called in a thread: touches nothing but the stream. */
+/* May be called in a thread: accesses only the stream. */
 static void hash_stream(struct digest_stream *stream, char *piece, size_t room)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
@@ -195,7 +194,7 @@ static void hash_after(uv_work_t *request, int status UNUSED)
 	work_free(work);
 }
 
-/* True: it is hashed in a thread, which takes the streams. */
+/* True: a thread, which takes the streams, hashes it. */
 static bool hash_later(struct exec *exec, struct digest_stream *streams)
 {
 	struct digest_work *work = calloc(1, sizeof(*work));
@@ -220,15 +219,15 @@ bool exec_digest_begin(struct exec *exec)
 	const uint64_t sizes[2] = {exec->row.out_total, exec->row.err_total};
 	char piece[4096];
 	bool large = false;
-	/* Of one that was lost nobody knows whether all it printed has come. */
+	/* For a lost exec it is unknown whether all its output has arrived. */
 	if (exec->row.state != EXEC_ENDED || exec->row.end == EXEC_END_LOST ||
 	    id_is_set(&exec->row.context))
 		return false;
 	for (int i = 0; i < 2; i++) {
 		streams[i].size = sizes[i];
 		streams[i].log.fd = -1;
-		/* Is all of it kept? What a command left running may go on writing: what counts is
-		 * what there was at its end. */
+		/* Is all of it kept? Processes that the command left running may continue to write:
+		 * only the output up to its end counts. */
 		bool none = i == 1 && exec->row.flags & EXEC_TTY;
 		if (none || (sizes[i] > 0 && (sizes[i] > exec->row.head + exec->row.tail ||
 					      exec_logs_open(exec) < 0 || exec->logs[i].fd < 0)))

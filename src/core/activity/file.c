@@ -1,5 +1,5 @@
-/* Which file operations are entries of the activity: those that change something, and reads where
- * `[activity] reads` says so. Noted when one begins and recorded when it has succeeded. Called by
+/* The file operations that get an entry of the activity: changes, and with `[activity] reads` also
+ * reads. Noted when an operation begins and recorded when it has succeeded. Called by
  * core/file/files.c; does not block. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@ struct file_note {
 static const struct {
 	uint8_t operation;
 	enum activity_kind kind;
-	const char *what, *other; /* other: what the second path is */
-	const char *count;        /* what the result counts */
+	const char *what, *other; /* other: the meaning of the second path */
+	const char *count;        /* the meaning of the result's count */
 } changes[] = {
     {FILE_WRITE, ACTIVITY_FILE_WRITTEN, "write", NULL, "bytes"},
     {FILE_APPEND, ACTIVITY_FILE_WRITTEN, "append", NULL, "bytes"},

@@ -1,4 +1,4 @@
-/* The kinds of activity by number and by name, and lists of them as clients ask for them. Pure. */
+/* The kinds of activity by number and by name, and the lists of kinds that clients send. Pure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ const char *activity_kind_name(uint32_t kind)
 	return NULL;
 }
 
-/* "exec.ended", or "exec" and "exec.*" for all that begin so. */
+/* "exec.ended", or "exec" and "exec.*" for all with this prefix. */
 static bool kind_matches(const char *name, const char *word, size_t size)
 {
 	if (size >= 2 && memcmp(word + size - 2, ".*", 2) == 0)

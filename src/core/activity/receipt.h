@@ -1,5 +1,5 @@
-/* What signs receipts: an Ed25519 key of this installation, made once and kept in the store. Called
- * by whoever makes a receipt; what it is made of is in proto/receipt.h. */
+/* Signs receipts with an Ed25519 key of this installation, made once and kept in the store. Called
+ * by the code that makes receipts; proto/receipt.h describes their content. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,6 +11,6 @@
 
 NODISCARD int receipt_public_key(struct core *core, uint8_t ret_key[RECEIPT_KEY_SIZE],
 				 struct error *error);
-/* Over RECEIPT_SIGNED_PREFIX and the data. */
+/* Signs RECEIPT_SIGNED_PREFIX and the data. */
 NODISCARD int receipt_sign(struct core *core, const void *data, size_t size,
 			   uint8_t ret_signature[RECEIPT_SIGNATURE_SIZE], struct error *error);

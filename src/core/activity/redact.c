@@ -1,9 +1,9 @@
-/* What must not be in the activity: values of names that look like secrets, bearer tokens, our own
+/* Removes secrets from the activity: values of names that look like secrets, bearer tokens, our own
  * tokens, passwords in URLs. Everything else stays readable: a receipt with holes proves little.
  * Called for every value before it is hashed. Pure; one pass over a short text.
  *
- * A command line can hold a secret in any form; these are the usual ones. What stands in the place
- * is `***`, so that a reader sees that something was there. */
+ * A command line can hold a secret in any form; these are the usual ones. `***` replaces a secret,
+ * so that a reader sees that something was removed. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -13,14 +13,14 @@
 #define MASK "***"
 #define OWN_TOKEN_MIN 8     /* characters after "csn_" */
 #define BEARER_TOKEN_MIN 16 /* "the bearer of news" has no token */
-#define NAME_MAX_SIZE 256   /* what is longer is data */
+#define NAME_MAX_SIZE 256   /* longer words are data */
 
 static bool name_character(char c)
 {
 	return isalnum((unsigned char)c) || c == '_' || c == '-' || c == '.';
 }
 
-/* '*' stands for any run; '-' and '_' are the same, and so are cases. */
+/* '*' matches any text; '-' and '_' are equal, and case does not matter. */
 static bool glob_matches(const char *pattern, size_t pattern_size, const char *name, size_t size)
 {
 	size_t at = 0, star = SIZE_MAX, from = 0, i = 0;
@@ -56,8 +56,8 @@ static bool word_boundary(const char *name, size_t size, size_t at)
 	       (islower(before) && isupper(after));
 }
 
-/* With a '*' a pattern is for the whole name, without one for a word of it, or for some in a row.
- */
+/* A pattern with a '*' must match the whole name; without one it must match a word of it, or
+ * several words in a row. */
 static bool pattern_matches(const char *pattern, size_t length, const char *name, size_t size)
 {
 	if (memchr(pattern, '*', length))
@@ -69,7 +69,7 @@ static bool pattern_matches(const char *pattern, size_t length, const char *name
 	return false;
 }
 
-/* By a pattern, and by none with '!' before it. */
+/* Matches a pattern, and none with '!' before it. */
 static bool is_secret(const char *patterns, const char *name, size_t size)
 {
 	bool secret = false;
@@ -105,14 +105,14 @@ static size_t credentials_size(const char *text)
 	return strcspn(text, " \t\r\n\"'");
 }
 
-/* What stands behind "Bearer" outside of a header is a token or the next word of a sentence. */
+/* The text after "Bearer" outside of a header is a token or the next word of a sentence. */
 static bool looks_like_credentials(const char *text)
 {
 	size_t size = credentials_size(text);
 	return size >= BEARER_TOKEN_MIN && strcspn(text, "0123456789=") < size;
 }
 
-/* The quote that closes what was opened before `at`, or the text's end. */
+/* The quote that closes one opened before `at`, or the end of the text. */
 static const char *quoted_end(const char *at, char quote, bool escapes)
 {
 	while (*at && *at != quote)
@@ -120,7 +120,7 @@ static const char *quoted_end(const char *at, char quote, bool escapes)
 	return at;
 }
 
-/* Where a word of a shell ends: quoted parts ('…', "…", $'…') and substitutions are of it. */
+/* The end of a shell word: quoted parts ('…', "…", $'…') and substitutions belong to it. */
 static const char *word_end(const char *at)
 {
 	const char *begin = at;
@@ -141,14 +141,14 @@ struct output {
 	struct buffer *buffer;
 	const char *text;   /* its beginning */
 	const char *from;   /* not yet written */
-	const char *resume; /* where the scan goes on behind what was masked */
-	char quote;         /* that the scan is inside of; 0: none */
-	bool to_end;        /* a value is all that follows its name */
+	const char *resume; /* where the scan continues after a masked value */
+	char quote;         /* the scan is inside this quote; 0: none */
+	bool to_end;        /* a value extends to the end of the text */
 };
 
 static void put(struct output *output, const char *until, const char *mask)
 {
-	/* The buffer is as long as what is kept: the rest is cut by the caller. */
+	/* The buffer is as long as the stored value; the caller cuts the rest. */
 	size_t size = (size_t)(until - output->from), room;
 	room = output->buffer->maximum - output->buffer->size;
 	if (buffer_append(output->buffer, output->from, MIN(size, room)) == 0 && size < room)
@@ -163,8 +163,8 @@ static void mask_value(struct output *output, const char *begin, const char *end
 	output->from = output->resume = end;
 }
 
-/* The value at `value`, inside of `quote` (0: of none). What is assigned is a word of a shell; what
- * follows a colon is JSON's, or a header's that goes on to the closing quote. */
+/* Masks the value at `value`, inside of `quote` (0: none). An assigned value is a shell word; a
+ * value after a colon is JSON's, or a header's that extends to the closing quote. */
 static void mask_from(struct output *output, const char *value, char quote, char sign)
 {
 	bool quoted = *value == '"' || *value == '\'',
@@ -203,8 +203,8 @@ static bool follows_option(const char *text, const char *end)
 	return word < end && *word == '-';
 }
 
-/* Is the bare `name` before a colon one of a header, of YAML or the like? In `cat: secret: No such
- * file` and in paths and file names it is not. */
+/* Is the bare `name` before a colon a name in a header, in YAML or the like? In `cat: secret: No
+ * such file` and in paths and file names it is not. */
 static bool colon_names(const struct output *output, const char *name, size_t size, bool blank)
 {
 	const char *before = name;
@@ -214,12 +214,12 @@ static bool colon_names(const struct output *output, const char *name, size_t si
 		before--;
 	if (before == output->text || strchr("\r\n\"'{[(,;=", before[-1]))
 		return true;
-	/* `curl -H X-Token:abc`; with a blank only behind an option: `fix the token: it expires`.
-	 */
+	/* `curl -H X-Token:abc`; with a blank only after an option, because of `fix the token: it
+	 * expires`. */
 	return before < name && (!blank || follows_option(output->text, before));
 }
 
-/* Where the value of the name begins, NULL if there is none. */
+/* The beginning of the name's value, or NULL. */
 static const char *value_of(const struct output *output, const char *name, size_t size,
 			    char *ret_quote, char *ret_sign)
 {
@@ -233,14 +233,14 @@ static const char *value_of(const struct output *output, const char *name, size_
 	*ret_sign = *at;
 	if (*at == '=') {
 		const char *behind = at + 1 + strspn(at + 1, " \t");
-		/* A comparison assigns nothing; blanks are a program's: password = "x". */
+		/* A comparison assigns nothing; with blanks it is program code: password = "x". */
 		if (at[1] == '=')
 			return NULL;
 		return *behind == '"' || *behind == '\'' ? behind : at + 1;
 	}
 	if (*at == ':') {
 		value = at + 1 + strspn(at + 1, " \t");
-		/* "https://", "a::b" and the like are no values. */
+		/* "https://", "a::b" and the like are not values. */
 		if (*value == '/' || *value == ':' ||
 		    (!quoted && !colon_names(output, name, size, value > at + 1)))
 			return NULL;
@@ -264,7 +264,8 @@ static void look_at_name(const char *patterns, const char *name, struct output *
 		return;
 	}
 	value = value_of(output, name, size, &quote, &sign);
-	/* Last, since it takes longest: most names have nothing that could be their value. */
+	/* Last, since it takes longest: most names have nothing after them that could be a
+	 * value. */
 	if (!value || !*value ||
 	    (!is_secret(patterns, name, size) && !is_secret(header, name, size)))
 		return;
@@ -304,20 +305,20 @@ static const char *look_at_token(const char *text, struct output *output)
 	return end;
 }
 
-/* Is there something quoted from here on? An apostrophe opens nothing. */
+/* Does a quotation begin here? An apostrophe does not begin one. */
 static bool opens(const char *at)
 {
 	return (*at == '\'' || *at == '"') && *quoted_end(at + 1, *at, *at == '"');
 }
 
-/* What is no name: quotes, and what hides them. Returns where to go on. */
+/* Skips a quote or escape, which is not part of a name. Returns where to continue. */
 static const char *look_at_quote(const char *text, const char *at, struct output *output)
 {
 	if (*at == '\\' && output->quote != '\'' && at[1] && strchr("\\\"'", at[1]))
 		return at + 2;
 	if (output->quote ? *at == output->quote : opens(at))
 		output->quote = output->quote ? 0 : *at;
-	/* A comment's apostrophes count for nothing, its secrets do. */
+	/* Apostrophes in a comment are ignored, secrets in it are not. */
 	else if (*at == '#' && !output->quote && (at == text || strchr(" \t\n;", at[-1])))
 		output->quote = '\n';
 	return at + 1;
@@ -326,8 +327,8 @@ static const char *look_at_quote(const char *text, const char *at, struct output
 static void redact(const char *patterns, const char *text, bool to_end, struct buffer *ret_text)
 {
 	struct output output = {.buffer = ret_text, .text = text, .from = text, .to_end = to_end};
-	bool inside = false; /* of a name that was looked at */
-	/* What has no room any more need not be looked at. */
+	bool inside = false; /* inside a name that was checked already */
+	/* Text that does not fit the buffer need not be checked. */
 	for (const char *at = text;
 	     *at && (size_t)(at - output.from) <= ret_text->maximum - ret_text->size;) {
 		const char *next = at + 1;
@@ -340,7 +341,7 @@ static void redact(const char *patterns, const char *text, bool to_end, struct b
 			next = look_at_quote(text, at, &output);
 		else if (!inside) {
 			look_at_name(patterns, at, &output);
-			/* A token of ours may stand inside of it. */
+			/* The value may contain one of our tokens. */
 			next = MAX(at + 1, output.resume);
 		}
 		inside = name_character(*at) && next == at + 1;

@@ -1,8 +1,8 @@
-/* Which changes of a sandbox's state are entries of its activity, and who is named in them. Called
- * by core/sandbox/step.c at every change; does not block.
+/* The changes of a sandbox's state that get an entry in its activity, and the caller named in it.
+ * Called by core/sandbox/step.c at every change; does not block.
  *
- * A change comes true turns after it was asked for. So the name is kept in transition.asked_by from
- * the beginning of a transition until its entry, and what nobody began was done by "system". */
+ * A change happens some turns after its request. So the caller is kept in transition.asked_by from
+ * the beginning of a transition until its entry; a change without a caller was done by "system". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void record(struct sandbox *sandbox, enum activity_kind kind, const struc
 	by[0] = '\0';
 }
 
-/* "cpu,disk": limits that are not enforced on this host; "none" when all are. */
+/* "cpu,disk": the limits that are not enforced on this host; "none" if all are. */
 static void unenforced(const struct sandbox_row *row, char *text, size_t room)
 {
 	size_t used = 0;
@@ -98,7 +98,7 @@ bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum san
 		record(sandbox, ACTIVITY_SANDBOX_RESUMED, NULL, 0);
 	else if (state == SANDBOX_PAUSED && before == SANDBOX_PAUSING &&
 		 action != SANDBOX_ACTION_RECLAIM)
-		activity_paused(sandbox); /* else when it is known what the host got back */
+		activity_paused(sandbox); /* else when the reclaimed amount is known */
 	else if (state == SANDBOX_STOPPED && before != SANDBOX_STARTING)
 		record(sandbox, ACTIVITY_SANDBOX_STOPPED,
 		       &(struct detail){

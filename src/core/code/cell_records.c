@@ -1,6 +1,6 @@
-/* What the driver of a code context says of its cells, on the channel apart. It is a stranger's: a
- * record that does not fit ends the context. Called by the watchers of start.c; blocks for reading
- * a log from the page cache. */
+/* Handles the records that the driver of a code context sends on its control channel. They are not
+ * trusted: an invalid record ends the context. Called by the watchers of start.c; blocks for
+ * reading a log from the page cache. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,12 +40,13 @@ static void settle_answered(struct guest_echo *echo, bool lost)
 	struct settle *settle = container_of(echo, struct settle, echo);
 	if (lost)
 		settle->rounds = 0;
-	/* Not from within the answer: what comes then may do anything. */
+	/* Not from within the answer's callback: `then` may do anything. */
 	core_later(settle->core, settle_go, settle);
 }
 
-/* The init reads up to a pipe's size of each stream in each turn of its loop, and answers in one:
- * after two answers it has read what was in the pipes before the first question. */
+/* In each turn of its loop the init reads up to a pipe's size of each stream, and sends answers in
+ * one turn: after two answers it has read everything that was in the pipes before the first
+ * question. */
 void code_settle(struct code_context *context, void (*then)(struct code_context *context))
 {
 	struct settle *settle = calloc(1, sizeof(*settle));
@@ -88,7 +89,7 @@ void code_broken(struct code_context *context, const char *what)
 static bool cell_keep_part(struct code_cell *cell, const struct code_record *record,
 			   uint64_t offset)
 {
-	/* The drivers cut what is more, but who runs there could speak in their place. */
+	/* The drivers cut larger forms, but code in the interpreter could send records itself. */
 	uint64_t size = record->size, most = CODE_RESULT_BYTES_MAX;
 	if (record->kind == CODE_RECORD_ERROR)
 		most = CODE_ERROR_PARTS * CODE_ERROR_BYTES_MAX;
@@ -97,7 +98,7 @@ static bool cell_keep_part(struct code_cell *cell, const struct code_record *rec
 			size += cell->parts[i].size;
 	if (cell->part_count == CODE_PARTS_MAX || size > most)
 		return false;
-	/* In steps of sixteen: most cells have two. */
+	/* Grows in steps of sixteen: most cells have two parts. */
 	if (cell->part_count % 16 == 0) {
 		cell->parts =
 		    reallocarray(cell->parts, cell->part_count + 16, sizeof(*cell->parts));
@@ -119,14 +120,14 @@ static bool cell_keep_part(struct code_cell *cell, const struct code_record *rec
 static bool record_began(struct code_context *context, const struct code_record *record)
 {
 	struct foreground_cell *waited = context->running;
-	/* One that a daemon sent before it died: nobody waits for it any more. */
+	/* A cell that an earlier daemon sent: no request waits for it any more. */
 	if (!waited || waited->number != record->cell)
 		return record->cell <= context->row.cells;
 	if (waited->begun)
 		return false;
 	waited->begun = true;
 	code_cell_of(context, waited->number)->state = CELL_RUNNING;
-	/* It has come: nothing is to be sent again. */
+	/* The cell has arrived: nothing need be sent again. */
 	buffer_clear(&context->life->outgoing);
 	context->life->sent = 0;
 	return true;
@@ -142,7 +143,7 @@ static bool record_ended(struct code_context *context, const struct code_record 
 	struct code_cell *cell = code_cell_of(context, waited->number);
 	cell->exit_code = (int)record->index;
 	cell->state = CELL_ENDING;
-	/* As a program, it is over when its process is. */
+	/* Like a program, it is over when its process is. */
 	if (context->once)
 		return true;
 	if (strcmp(record->key, "drained") == 0) {
@@ -169,8 +170,8 @@ static bool record_take_version(struct code_context *context, struct exec *contr
 	return true;
 }
 
-/* A result and what was printed before it come on different ways: it is shown when that has come.
- */
+/* A result and the output before it arrive on different paths: the result is shown when that output
+ * has arrived. */
 static void cell_results_settled(struct code_context *context);
 
 static void cell_show_results(struct code_context *context, const struct code_cell *cell)
@@ -204,7 +205,7 @@ static void cell_results_settled(struct code_context *context)
 	foreground_cell_changed(context);
 }
 
-/* False: it makes no sense. `context` may be gone when it was taken. */
+/* False: the record is invalid. `context` may be freed afterwards. */
 static bool record_take(struct code_context *context, struct exec *control,
 			const struct code_record *record, uint64_t offset)
 {
@@ -223,7 +224,7 @@ static bool record_take(struct code_context *context, struct exec *control,
 	case CODE_RECORD_WHOLE:
 		break;
 	}
-	/* A thread of an earlier cell still shows something: too late. */
+	/* A thread of an earlier cell still shows something: too late, ignored. */
 	if (!waited || !waited->begun || waited->number != record->cell)
 		return record->cell <= context->row.cells;
 	cell = code_cell_of(context, waited->number);
@@ -237,7 +238,7 @@ static bool record_take(struct code_context *context, struct exec *control,
 	return true;
 }
 
-/* The record at `at`: 1 it is there, 0 not all of it is there, -1 it is none. */
+/* The record at `at`: 1: complete, 0: incomplete, -1: invalid. */
 static int record_read(struct exec *control, uint64_t at, struct code_record *ret_record,
 		       uint64_t *ret_payload)
 {
@@ -263,7 +264,7 @@ static int record_read(struct exec *control, uint64_t at, struct code_record *re
 	return 1;
 }
 
-/* Takes the record at control_at; as record_read(). */
+/* Takes the record at control_at; returns as record_read(). */
 static int record_take_next(struct code_context *context, struct exec *control)
 {
 	struct code_life *life = context->life;
@@ -281,7 +282,7 @@ void code_ready_again(struct code_context *context, struct exec *control)
 {
 	struct code_record record;
 	uint64_t payload;
-	/* It is the first record, and the head of the log is kept. */
+	/* It is the first record, and the log's head is always kept. */
 	if (exec_logs_open(control) < 0)
 		return;
 	exec_logs_refresh(control);
@@ -290,7 +291,7 @@ void code_ready_again(struct code_context *context, struct exec *control)
 		context->life->control_at = payload + record.size + 1;
 }
 
-/* All that an earlier daemon's cell has come to is read: one that has not begun by now was lost on
+/* All records of an earlier daemon's cell were read: a cell that has not begun by now was lost on
  * the way. */
 static void cell_caught_up(struct code_context *context)
 {
@@ -308,7 +309,7 @@ static void cell_caught_up(struct code_context *context)
 	if (waited->begun)
 		return;
 	code_cell_of(context, waited->number)->state = CELL_LOST;
-	/* One that is for this cell alone is of no use any more. */
+	/* A context for this cell alone is not needed any more. */
 	if (context->once) {
 		code_context_ended(context, "its code had not come when the daemon ended");
 		return;
@@ -339,7 +340,7 @@ void code_on_turn_to_read(struct work *work)
 	for (unsigned i = 0; i < RECORDS_PER_PIECE; i++) {
 		bool end = life->finished && life->control_at >= life->control_end;
 		int taken = end ? 0 : record_take_next(context, control);
-		/* Whoever was told may have removed it. */
+		/* A callback may have removed it. */
 		if (code_context_by_id(core, &id) != context || life->control.exec != control)
 			return;
 		if (taken == 0) {

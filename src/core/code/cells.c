@@ -1,5 +1,5 @@
-/* Cells: their queue, how they are begun, their end, and that they go on without anybody. Called by
- * code.c and by the watchers of start.c; blocks for the store (one write for each cell). */
+/* Cells: their queue, begin and end, and how they continue without a client. Called by code.c and
+ * by the watchers of start.c; blocks for the store (one write for each cell). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +110,7 @@ static bool cell_take_ran(void *data, const struct activity_row *row)
 	return false;
 }
 
-/* Of a cell that an earlier daemon sent: did that one see its end? */
+/* For a cell that an earlier daemon sent: did that daemon see its end? */
 static bool cell_on_record(const struct code_context *context, const struct code_cell *cell)
 {
 	const struct id *exec = &context->row.exec;
@@ -219,7 +219,7 @@ static int cell_send(struct code_context *context, struct foreground_cell *waite
 		stdin_feed(exec, TAKE_PTR(waited->code), waited->size);
 		return 0;
 	}
-	/* What was sent before has been taken: a cell was begun, or the context is new. */
+	/* The earlier data was read: a cell has begun, or the context is new. */
 	if (life->sent == life->outgoing.size) {
 		buffer_clear(&life->outgoing);
 		life->sent = 0;
@@ -385,7 +385,8 @@ void foreground_cell_keep(struct code_context *context)
 	struct error error;
 	if (life->recorded || !waited || !foreground_cell_sent(waited))
 		return;
-	/* A shell waits for the whole of its code: without that it would wait for good. */
+	/* A shell reads all of its code before it runs any. If the daemon ended before all was
+	 * sent, the next one could not continue, and the shell would wait forever. */
 	if (life->plain && !(life->main.exec && life->main.exec->stdin_closed))
 		return;
 	waited->keep_tried = true;

@@ -1,6 +1,5 @@
-/* Code contexts: made, found, restarted, ended, found again by the next daemon. Called by the
- * edges; blocks for the store only. What runs in them is in run.c, their processes in
- * start.c. */
+/* Code contexts: made, found, restarted, ended, resumed by the next daemon. Called by the edges;
+ * blocks for the store only. Cells are in cells.c, the processes of a context in start.c. */
 #include "core/code/code.h"
 
 #include <stdio.h>
@@ -137,7 +136,7 @@ struct code_context *code_context_of_cell(struct core *core, const struct princi
 
 /* --- the end --- */
 
-/* The cell that ran ends with the interpreter. */
+/* The running cell ends with the interpreter. */
 static void finish_running(struct code_context *context)
 {
 	struct code_cell *cell = code_cell_of(context, context->running->number);
@@ -154,7 +153,7 @@ static void finish_running(struct code_context *context)
 	foreground_cell_finish(context, NULL);
 }
 
-/* Everybody who waits for anything of it; false when it is gone after that. */
+/* Notifies everybody who waits for the context; false if it was freed meanwhile. */
 static bool tell_all(struct code_context *context, const struct error *error)
 {
 	struct core *core = context->sandbox->core;
@@ -187,8 +186,8 @@ static void forget(struct code_context *context)
 	code_context_free(context);
 }
 
-/* The oldest ended ones above the number that is kept: first those that cannot be restarted. It may
- * be any of the list: who ends a context holds no other one. */
+/* Removes the oldest ended contexts above the maximum: first those that cannot be restarted. May
+ * remove any context of the list: a caller that ends a context must not hold another one. */
 static void trim(struct sandbox *sandbox)
 {
 	size_t ended = 0;
@@ -215,7 +214,7 @@ static void context_end(struct code_context *context, const struct principal *pr
 	context->row.ended_wall = clock_wall();
 	free(context->row.reason);
 	context->row.reason = text_duplicate(reason);
-	context->life->finished = true;
+	context->life->finished = context->life->end_told = true;
 	error_set(&error, ERROR_CONTEXT_ENDED, "context `%s` has ended: %s", context->row.id.text,
 		  reason);
 	if (!tell_all(context, &error))
@@ -246,7 +245,7 @@ void code_context_delete(struct code_context *context, const struct principal *p
 			 &context->row.exec, {"context", context->row.id.text},
 			 {"reason", "it was deleted"});
 	context->row.ended_wall = clock_wall();
-	/* What runs in one for it alone has no end of its own to tell. */
+	/* In a context for one cell, the cell gets the deletion as its error: finish_running(). */
 	if (context->once)
 		context->life->start_error = error;
 	if (tell_all(context, &error))
@@ -275,7 +274,7 @@ void code_forget_all(struct sandbox *sandbox)
 		}
 		if (!context)
 			return;
-		/* The rows stay: they end with the sandbox's, or are the next daemon's. */
+		/* The rows stay: they end with the sandbox's row, or belong to the next daemon. */
 		struct code_life *life = context->life;
 		if (life->main.exec)
 			exec_unwatch(&life->main);
@@ -350,7 +349,8 @@ int code_context_create(struct sandbox *sandbox, const struct code_spec *spec, C
 	if (code_context_by_id(sandbox->core, &row.id))
 		return error_set(error, ERROR_CONTEXT_BUSY, "context `%s` is being started",
 				 row.id.text);
-	/* Its interpreter is a command like any other: BASH_ENV alone makes it run a script. */
+	/* Its interpreter is a command like any other: even BASH_ENV alone makes it run a
+	 * script. */
 	if (check_count(sandbox, error) < 0 ||
 	    budget_check_exec(sandbox, spec->principal, error) < 0)
 		return -1;
@@ -370,7 +370,7 @@ int code_context_create(struct sandbox *sandbox, const struct code_spec *spec, C
 	return 0;
 }
 
-/* `key=value` of a packed environment as pairs; the keys are cut in place. */
+/* Splits a packed environment (`key=value`) into pairs; cuts the keys in place. */
 static struct pair *unpack(char *packed, size_t size, size_t *ret_count)
 {
 	size_t count = 0, at = 0;
@@ -432,7 +432,7 @@ int code_context_restart(struct code_context *context, const struct principal *p
 		return -1;
 	}
 	budget_count_exec(context->sandbox);
-	/* The new interpreter has been sent no cell. */
+	/* No cell was sent to the new interpreter. */
 	row->control_begin = row->out_begin = row->err_begin = 0;
 	row->cell_wall = 0;
 	row->cell = (struct id){0};
@@ -466,8 +466,9 @@ void code_link_lost(struct sandbox *sandbox)
 		struct exec *exec = life->main.exec;
 		if (context->sandbox != sandbox || !exec || life->plain)
 			continue;
-		/* The driver begins at the next line: everything is sent once more, and what had
-		 * come after all has a number it knows. The init tells the credit anew. */
+		/* The driver continues at the next line: everything is sent once more. The driver
+		 * recognises by its number a cell that had arrived after all. The init reports the
+		 * credit again. */
 		exec->stdin_broken = false;
 		exec->stdin_credit = 0;
 		life->sent = 0;

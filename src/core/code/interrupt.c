@@ -1,5 +1,5 @@
-/* Cells that take too long, or that somebody interrupts: the interpreter first, then its tree, then
- * SIGKILL. Called by the edges, by run.c and by the timer; nothing blocks. */
+/* Interrupts cells that take too long, or on request: first the interpreter, then its tree, then
+ * SIGKILL. Called by the edges, by cells.c and by the timer; nothing blocks. */
 #include <signal.h>
 
 #include "base/clock.h"
@@ -15,8 +15,8 @@ static void send_interrupt(struct code_context *context, bool tree)
 		log_debug("code context %s: %s", context->row.id.text, error.message);
 }
 
-/* The interpreter alone first: processes that earlier cells left running are none of this. Bash
- * waits for its command, which has to be told too; what runs in its background ignores it. */
+/* The interpreter alone first, since processes that earlier cells left running must not be hit.
+ * Bash waits for its command, which must get the signal too; its background processes ignore it. */
 void code_interrupt(struct code_context *context)
 {
 	struct code_life *life = context->life;
@@ -47,7 +47,7 @@ static void interrupt_more(struct code_context *context, int64_t now)
 		send_interrupt(context, true);
 		return;
 	}
-	/* It does not listen: its end is seen by the watcher. */
+	/* The interpreter does not react: the watcher sees its end. */
 	life->interrupt_at = 0;
 	if (life->main.exec)
 		exec_cancel(life->main.exec, NULL);
@@ -62,7 +62,7 @@ static int64_t check_context(struct code_context *context, int64_t now)
 		return life->ready_until;
 	if (!waited || waited->number == 0)
 		return next;
-	/* While it is paused no time passes for it. */
+	/* While the sandbox is paused, the cell's time stands still. */
 	if (context->sandbox->row.state != SANDBOX_RUNNING) {
 		if (life->held_at == 0)
 			life->held_at = now;
@@ -99,7 +99,7 @@ static struct code_context *overdue(const struct sandbox *sandbox, int64_t now)
 	return NULL;
 }
 
-/* The end of one may be the end of others: nobody stands in the list then. */
+/* One end may cause others: so nothing is ended while the list is walked. */
 static void end_overdue(struct sandbox *sandbox, int64_t now)
 {
 	struct code_context *context;

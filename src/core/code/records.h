@@ -1,7 +1,8 @@
-/* What a language driver (src/code) says on its control channel, and how it is asked.
+/* The records that a language driver (src/code) writes to its control channel, and the requests to
+ * the driver.
  *
- * The channel is the standard output of an exec of its own, so that nothing the user's code prints
- * can be taken for it; each record is
+ * The channel is the standard output of an exec of its own, so that output of the user's code can
+ * never be mistaken for a record; each record is
  *     KIND CELL INDEX KEY SIZE "\n" SIZE bytes "\n"
  *     ready 0 0 - SIZE          its version; once, first
  *     begin CELL 0 - 0
@@ -10,15 +11,15 @@
  *     left CELL RESULT TYPE SIZE    a form that was too large: its size in digits. TYPE `results`:
  *                                   so many results were too many
  *     error CELL 0 name|value|traceback SIZE
- *     end CELL CODE drained|- 0     `drained`: what the cell printed has left the pipes
+ *     end CELL CODE drained|- 0     `drained`: the cell's output has left the pipes
  * A request is one line on standard input; code is percent-encoded, so that a line that was cut off
  * when a daemon died never swallows the next:
  *     open PID [BYTES]          the process whose standard output is the control channel; BYTES
  *                               where the results of a cell may be less than CODE_RESULT_BYTES_MAX
  *     cell NUMBER BYTES CODE    a number that is not above the last one is ignored
  *
- * The user's code runs in the same process and can write what it likes here. Nothing in this file
- * trusts it: every field has a maximum, and what is not a record is -EBADMSG. */
+ * The user's code runs in the same process and can write anything to this channel. Nothing in this
+ * file trusts it: every field has a maximum, and an invalid record is -EBADMSG. */
 #pragma once
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Code contexts of an earlier daemon: their rows find their interpreters again, and the cell that
- * ran goes on. Called when core has found its sandboxes and execs; blocks for the store. */
+/* Code contexts of an earlier daemon: finds their interpreters by their rows, and continues the
+ * cell that ran. Called when core has found its sandboxes and execs; blocks for the store. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static bool context_load(void *data, const struct context_row *row)
 	return true;
 }
 
-/* The cell that was sent last: it may run, or be over, or never have come. */
+/* The cell that was sent last: it may run, may have ended, or may never have arrived. */
 static void context_resume_cell(struct code_context *context)
 {
 	const struct context_row *row = &context->row;
@@ -40,7 +40,7 @@ static void context_resume_cell(struct code_context *context)
 	waited->earlier = true;
 	waited->timeout_ms = row->timeout_ms;
 	waited->began = clock_monotonic() - MAX(clock_wall() - row->cell_wall, 0);
-	/* The time of one for this cell alone is its exec's. */
+	/* The time-out of a cell in its own context is that of its exec. */
 	if (row->timeout_ms > 0 && !context->once) {
 		int64_t left = row->cell_wall + row->timeout_ms * (int64_t)NSEC_PER_MSEC;
 		waited->deadline = clock_boot() + MAX(left - clock_wall(), 0);
@@ -52,11 +52,12 @@ static void context_resume_cell(struct code_context *context)
 	    .sent_wall = row->cell_wall,
 	};
 	context->running = waited;
-	/* One that was sent before the driver was ready begins behind what it says first. */
+	/* A cell that was sent before the driver was ready begins after the driver's first
+	 * record. */
 	context->life->control_at = MAX(context->life->control_at, row->control_begin);
 }
 
-/* A shell that was given its code runs it to its end. */
+/* A shell that has received its code runs it to its end. */
 static void context_resume_plain(struct code_context *context, struct exec *exec)
 {
 	exec_watch(exec, &context->life->main);
@@ -73,11 +74,11 @@ static void context_resume_driver(struct code_context *context, struct exec *exe
 	struct code_life *life = context->life;
 	exec_watch(exec, &life->main);
 	exec_watch(control, &life->control);
-	/* How much was printed is in its logs: the init has not told it yet. */
+	/* The logs say how much was printed: the init has not reported it yet. */
 	if (exec_logs_open(exec) == 0)
 		exec_logs_refresh(exec);
-	/* Where the driver has not said that it is ready it is told its channel again: it takes the
-	 * first. */
+	/* If the driver has not reported that it is ready, it gets its channel again: it takes the
+	 * first one. */
 	code_ready_again(context, control);
 	life->opened = life->ready;
 	life->cut = true;
@@ -113,7 +114,7 @@ static void context_resume(struct code_context *context)
 		context_resume_driver(context, exec, control);
 }
 
-/* From the first one on each time: one that has ended by now may take others with it. */
+/* Starts at the first context each time: ending one may remove others. */
 static struct code_context *context_not_resumed(struct sandbox *sandbox)
 {
 	struct code_context *context = NULL;
@@ -133,8 +134,8 @@ static bool exec_is_stray(const struct sandbox *sandbox, const struct exec *exec
 		!id_equal(&context->row.control, &exec->row.id));
 }
 
-/* What an earlier daemon ran for somebody who waited, or had not finished to make or to end: nobody
- * can have its results any more. */
+/* Ends contexts whose cells a client of the earlier daemon waited for, and half-made or half-ended
+ * ones: nobody can get their results any more. */
 static void sandbox_end_strays(struct sandbox *sandbox)
 {
 	list_each (&sandbox->execs, node) {

@@ -1,8 +1,8 @@
 /* The two execs of a code context: the interpreter with its driver, and one that only holds the
  * control channel (a pipe whose other end the init reads into a log; the driver opens it through
- * /proc, so that it is neither of the streams that the user's code prints to). From the first to
- * `ready`, or to what is missing in the sandbox. Called by code.c and run.c; waits through
- * watchers. */
+ * /proc, so that it is neither of the streams that the user's code prints to). Covers the way from
+ * the first exec to `ready`, or to the error that says what is missing in the sandbox. Called by
+ * code.c and cells.c; waits through watchers. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 #define STDERR_SHOWN 300
 #define TITLE_LINE_MAX 160
 #define TITLE_SIZE (TITLE_LINE_MAX + 32)
-#define NOT_FOUND_CODE 127 /* a shell's, for a program that is not there */
+#define NOT_FOUND_CODE 127 /* a shell's exit code for a missing program */
 
 struct language {
 	const char *name, *program;
@@ -34,7 +34,7 @@ struct language {
 	const char *argv[ARGUMENTS_MAX]; /* with CAISSON_DRIVER in the environment */
 	const char *open, *cell;         /* the verbs of its requests */
 	bool results;                    /* its cells have some */
-	bool plain_once; /* one piece of code needs no driver: it comes on standard input */
+	bool plain_once; /* one piece of code needs no driver: it is sent on standard input */
 };
 
 static const struct language languages[] = {
@@ -70,7 +70,7 @@ static const struct language languages[] = {
 		   .plain_once = true},
 };
 
-/* Reads all of it before it runs any, so that a command in it finds standard input empty. */
+/* Reads all of the code before it runs any, so that its commands find an empty standard input. */
 static const char *const bash_once[] = {"bash", "-c", "IFS= read -r -d ''; eval \"$REPLY\""};
 
 static const struct language *language_of(uint32_t number)
@@ -131,7 +131,7 @@ static int start_control(struct code_context *context, struct error *error)
 	return 0;
 }
 
-/* "python: import os": the driver says nothing to somebody who looks for a job. */
+/* "python: import os": for a person who looks for a job, the driver's command line says nothing. */
 static void make_title(const struct code_context *context, const struct code_spec *code,
 		       char title[TITLE_SIZE])
 {
@@ -197,7 +197,8 @@ int code_interpreter_start(struct code_context *context, const struct code_spec 
 {
 	struct code_life *life = context->life;
 	life->plain = code_plain(context);
-	life->opened = life->ready = life->finished = life->cut = life->resumed = false;
+	life->opened = life->ready = life->finished = life->end_told = life->cut = life->resumed =
+	    false;
 	life->control_at = 0;
 	life->sent = 0;
 	buffer_clear(&life->outgoing);
@@ -238,7 +239,7 @@ void code_feed(struct code_context *context)
 	if (!exec || exec_ended(exec) || life->plain || !life->opened)
 		return;
 	if (life->cut && life->sent == 0) {
-		/* Whatever half a line is there ends here. */
+		/* Ends a line that may be incomplete. */
 		if (exec_stdin(exec, "\n", 1, &error) != 1)
 			return;
 		life->cut = false;
@@ -263,12 +264,12 @@ static void open_control(struct code_context *context)
 	if (language->results && control->row.tail < CONTROL_TAIL)
 		snprintf(most, sizeof(most), " %llu",
 			 (unsigned long long)(control->row.tail / 3 * 2));
-	/* Before anything that waits already. */
+	/* Sent before all waiting data. */
 	DONE_BUFFER struct buffer line = BUFFER(64 + 3 * CODE_SOURCE_MAX + 256);
 	if (buffer_printf(&line, "%s %u%s\n", language->open, control->pid, most) < 0 ||
 	    (life->outgoing.size > 0 &&
 	     buffer_append(&line, life->outgoing.data, life->outgoing.size) < 0))
-		abort(); /* its maximum was made for it */
+		abort(); /* its maximum is sufficient */
 	buffer_done(&life->outgoing);
 	life->outgoing = line;
 	line = BUFFER(0);
@@ -308,7 +309,7 @@ void code_end_reason(const struct exec *exec, char *text, size_t room)
 		text[text_utf8_prefix(text, room - 1)] = '\0';
 }
 
-/* A piece of code on its own that was killed, or whose time has passed, has ended like any. */
+/* A single piece of code that was killed or timed out has ended normally. */
 static bool failed_to_start(const struct code_context *context, const struct exec *exec)
 {
 	if (!context->once)
@@ -321,8 +322,10 @@ void code_interpreter_ended(struct code_context *context)
 {
 	struct exec *exec = context->life->main.exec;
 	char reason[256];
-	if (!exec)
+	/* Data that arrives at the channel later leads here again. */
+	if (!exec || context->life->end_told)
 		return;
+	context->life->end_told = true;
 	if (!context->life->ready && failed_to_start(context, exec)) {
 		code_start_failed(context, exec);
 		return;
@@ -335,7 +338,7 @@ static void main_settled(struct code_context *context)
 {
 	struct code_life *life = context->life;
 	struct exec *exec = life->main.exec, *control = life->control.exec;
-	/* It may have been restarted meanwhile. */
+	/* The context may have been restarted meanwhile. */
 	if (!exec || !exec_ended(exec) || life->finished)
 		return;
 	life->finished = true;
@@ -358,7 +361,7 @@ static void main_changed(struct exec_watcher *watcher, struct exec *exec)
 	}
 	open_control(context);
 	code_feed(context);
-	/* Once: a store that fails would be asked at every line that it prints. */
+	/* Only once: a failing store would be tried at every line of output. */
 	if (context->running && id_is_set(&context->running->cell) && !context->running->keep_tried)
 		foreground_cell_keep(context);
 	foreground_cell_changed(context);
@@ -367,7 +370,7 @@ static void main_changed(struct exec_watcher *watcher, struct exec *exec)
 static void control_settled(struct code_context *context)
 {
 	const struct exec *exec = context->life->control.exec, *main = context->life->main.exec;
-	/* Where both end, the interpreter's end says why. */
+	/* If both end, the interpreter's end gives the reason. */
 	if (!exec || !exec_ended(exec) || !main || exec_ended(main) ||
 	    context->sandbox->row.state != SANDBOX_RUNNING)
 		return;
@@ -451,7 +454,7 @@ static void looked(void *data, struct exec *exec, const struct left_process *lef
 	free(looking);
 }
 
-/* Which ones are: told with the refusal. */
+/* Finds the available languages, for the text of the refusal. */
 static void look_for_languages(struct code_context *context, const struct error *error)
 {
 	static const char *const argv[] = {"sh", "-c",
@@ -474,7 +477,7 @@ static void look_for_languages(struct code_context *context, const struct error 
 	}
 }
 
-/* The first bytes of what it said when it failed, as one line. */
+/* The first bytes of its error output, as one line. */
 static void first_words(struct exec *exec, char *text, size_t room)
 {
 	uint64_t gap;

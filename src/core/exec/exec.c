@@ -1,7 +1,7 @@
-/* Execs: their records, those who follow them, how they are found again, what is said of them in
- * words and numbers that every edge shares. Called by the edges; blocks for the store only. They
- * are begun in start.c; what goes to them is in input.c, what the init says of them in frames.c,
- * their output in log.c. */
+/* Execs: their records and watchers, how they are found, and their description in words and numbers
+ * that every edge shares. Called by the edges; blocks for the store only. start.c begins them;
+ * input.c sends data to them, frames.c handles the init's frames about them, log.c has their
+ * output. */
 #include "core/exec/exec.h"
 
 #include <signal.h>
@@ -54,7 +54,7 @@ void exec_row_copy(const struct exec_row *from, struct exec_row *ret_row)
 
 struct exec *exec_by_key(struct sandbox *sandbox, uint64_t key)
 {
-	/* Newest last, and those are the ones that are talked about. */
+	/* Newest last: recent execs are the ones that are usually asked for. */
 	for (struct list *node = sandbox->execs.previous; node != &sandbox->execs;
 	     node = node->previous) {
 		struct exec *exec = list_entry(node, struct exec, link);
@@ -76,7 +76,7 @@ bool exec_ended(const struct exec *exec)
 
 bool exec_internal(const struct exec_row *row)
 {
-	/* An interpreter is fed its code, and may lose output. */
+	/* An interpreter gets its code on standard input, and its output need not be lossless. */
 	return id_is_set(&row->context) &&
 	       (row->flags & (EXEC_STDIN | EXEC_LOSSLESS)) != EXEC_STDIN;
 }
@@ -111,7 +111,7 @@ void exec_unwatch(struct exec_watcher *watcher)
 	watcher->exec = NULL;
 	if (!exec)
 		return;
-	/* Perhaps it was the slowest. */
+	/* It may have been the slowest consumer. */
 	if (watcher->consumes)
 		exec_acknowledge(exec);
 	if (exec_ended(exec) && list_empty(&exec->watchers))
@@ -120,14 +120,14 @@ void exec_unwatch(struct exec_watcher *watcher)
 
 void exec_notify(struct exec *exec)
 {
-	/* A callback may remove any watcher, and add new ones, and all must stay in the list: the
-	 * slowest consumer is looked for in it. So each goes to the end before it is told, with the
-	 * number of this round; behind those come new ones. */
+	/* A callback may remove any watcher and add new ones, and all must stay in the list, which
+	 * is searched for the slowest consumer. So each is moved to the end before its call, with
+	 * the number of this round; new ones come after those. */
 	uint64_t round = ++exec->notified;
 	exec->telling++;
 	if (exec_ended(exec))
 		sandbox_notify(exec->sandbox);
-	/* Those who follow the whole sandbox. Each may leave in its call, no other. */
+	/* Listeners of the whole sandbox. In its call each may remove itself, but no other. */
 	list_each (&exec->sandbox->life->exec_listeners, node) {
 		struct exec_listener *listener = list_entry(node, struct exec_listener, link);
 		listener->changed(listener, exec);
@@ -190,7 +190,7 @@ int exec_find(struct sandbox *sandbox, const char *id, struct exec **ret_exec, s
 		return error_set(error, ERROR_EXEC_NOT_FOUND, "sandbox `%s` has no exec `%s`",
 				 sandbox->row.id.text, id);
 	struct exec *exec = exec_new(sandbox, &row);
-	/* An old one: it stands before the others, and goes first. */
+	/* An old exec is put before the others, and is freed first. */
 	list_remove(&exec->link);
 	list_append(sandbox->execs.next, &exec->link);
 	exec->stdin_closed = true;
@@ -244,11 +244,11 @@ int exec_load_live(struct sandbox *sandbox, struct error *error)
 		struct live_row *loaded = list_entry(rows.next, struct live_row, link);
 		list_remove(&loaded->link);
 		struct exec *exec = exec_new(sandbox, &loaded->row);
-		/* How much of its input the old daemon had sent on nobody knows; the driver of a
-		 * code context copes with that. */
+		/* It is unknown how much of its input the old daemon had sent; the driver of a code
+		 * context can handle that. */
 		exec->stdin_broken = !id_is_set(&exec->row.context);
-		/* Of its time-out the init knows the rest; the whole of it once more is surely
-		 * enough, however long it was paused. */
+		/* The init knows the rest of its time-out; the daemon uses the whole time-out
+		 * again, which is long enough however long the exec was paused. */
 		if (!exec_ended(exec) && exec->row.timeout_ms > 0)
 			exec_watch_time(exec);
 		activity_exec_loaded(exec);
@@ -259,8 +259,8 @@ int exec_load_live(struct sandbox *sandbox, struct error *error)
 	return result;
 }
 
-/* What every consumer of a stream has. Where there is none: what was acknowledged before, or all
- * where the reader has left. */
+/* How much of a stream every consumer has read. Without a consumer: what was acknowledged before,
+ * or all if the reader has left. */
 static uint64_t consumed_by_all(const struct exec *exec, enum exec_stream stream)
 {
 	uint64_t before = stream == EXEC_STDOUT ? exec->consumed.out : exec->consumed.err;
@@ -274,8 +274,8 @@ static uint64_t consumed_by_all(const struct exec *exec, enum exec_stream stream
 	}
 	if (least == UINT64_MAX)
 		return exec->row.flags & EXEC_READER_LEFT ? exec_total(exec, stream) : before;
-	/* One that came later has not seen what was given up before. Who reads the log is sometimes
-	 * ahead of what the init has told: that is acknowledged when it has. */
+	/* A later consumer has not seen what was acknowledged before. A reader of the log may be
+	 * ahead of the init's reports: that part is acknowledged after the report. */
 	return MAX(before, MIN(least, exec_total(exec, stream)));
 }
 
@@ -295,7 +295,7 @@ void exec_acknowledge(struct exec *exec)
 		return;
 	exec->consumed.out = consumed_by_all(exec, EXEC_STDOUT);
 	exec->consumed.err = consumed_by_all(exec, EXEC_STDERR);
-	/* A quarter of the ring at a time; when it is full, all of it is more than that. */
+	/* In steps of a quarter of the ring; if the ring is full, the whole ring exceeds a step. */
 	uint64_t step = exec->row.tail / 4;
 	if (exec->consumed.out - exec->consumed_sent.out < step &&
 	    exec->consumed.err - exec->consumed_sent.err < step)
@@ -313,7 +313,7 @@ void exec_reader_leaves(struct exec *exec)
 {
 	struct error error;
 	exec->row.flags |= EXEC_READER_LEFT;
-	/* The row is for the next daemon; for this one it is done. */
+	/* Only the next daemon needs the row; this one is done. */
 	if (!exec_ended(exec) &&
 	    store_exec_update(exec->sandbox->core->store, &exec->row, &error) < 0)
 		log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
@@ -338,7 +338,7 @@ void exec_link_lost(struct sandbox *sandbox)
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		exec->stdin_broken |= exec->stdin_credit < FILE_WINDOW;
-		/* Whether CONSUMED arrived nobody knows: it is said again. */
+		/* It is unknown whether CONSUMED arrived, so it is sent again. */
 		exec->consumed_sent = (struct output_totals){0};
 		exec->left_asked = false;
 		left_queries_finish(exec, NULL, 0, &error);
@@ -459,7 +459,7 @@ static const struct {
     TRANSITION(STARTING, START_FAILED, ENDED, FAIL),
     TRANSITION(STARTING, LISTED, RUNNING, RUN),
     TRANSITION(STARTING, UNLISTED, ENDED, FAIL),
-    TRANSITION(STARTING, EXITED, ENDED, END), /* its start was told to an earlier connection */
+    TRANSITION(STARTING, EXITED, ENDED, END), /* an earlier connection reported its start */
     TRANSITION(STARTING, KILLED, ASKING, ASK),
     TRANSITION(STARTING, GONE, STARTING, BREAK),
     TRANSITION(STARTING, OVERDUE, GIVEN_UP, GIVE_UP),

@@ -8,12 +8,12 @@
 
 struct foreground {
 	struct exec_watcher watcher;
-	struct exec *exec;  /* NULL: forgotten */
-	struct asker asker; /* in whose name it is cancelled */
+	struct exec *exec;  /* NULL: it was forgotten */
+	struct asker asker; /* the caller, also for a cancel */
 	const struct foreground_callbacks *callbacks;
 	void *data;
-	bool fed;       /* its standard input was given whole */
-	bool finishing; /* its end was seen; what it left running is being asked for */
+	bool fed;       /* its whole standard input was given at the start */
+	bool finishing; /* its end was seen; the left-over processes are being queried */
 	bool over;      /* `done` is being called */
 	bool abandoned;
 };
@@ -50,15 +50,15 @@ static void foreground_changed(struct exec_watcher *watcher, struct exec *exec)
 		foreground->finishing = true;
 		exec_finish(exec, foreground_finished, foreground);
 	} else if (foreground->fed && stdin_lost(exec, &error)) {
-		/* The feed cancels it; here is who waits for it. */
+		/* The feed cancels the exec; this answers its client. */
 		foreground_end(foreground, NULL, 0, &error);
 	} else if (foreground->callbacks->changed) {
-		/* It may be abandoned in it. */
+		/* The callback may abandon it. */
 		foreground->callbacks->changed(foreground, exec);
 	}
 }
 
-/* The question what is left running was answered before: exec_forget_all() sees to it. */
+/* The query for left-over processes was answered before: exec_forget_all() ensures that. */
 static void foreground_forgotten(struct exec_watcher *watcher)
 {
 	struct foreground *foreground = container_of(watcher, struct foreground, watcher);
@@ -66,7 +66,7 @@ static void foreground_forgotten(struct exec_watcher *watcher)
 	core_forgotten_error(foreground->exec->sandbox->core, &foreground->exec->sandbox->row.id,
 			     &error);
 	foreground->exec = NULL;
-	/* The sandbox was ended by whom `done` told: once is enough. */
+	/* `done` has ended the sandbox itself: it must not be called again. */
 	if (foreground->over)
 		return;
 	foreground_end(foreground, NULL, 0, &error);
@@ -110,7 +110,7 @@ struct exec *foreground_exec(const struct foreground *foreground)
 
 void foreground_cancel(struct foreground *foreground)
 {
-	struct asker asker = foreground->asker; /* the run may end in it */
+	struct asker asker = foreground->asker; /* the exec may end during the cancel */
 	exec_cancel(foreground->exec, asker_principal(&asker));
 }
 
@@ -119,7 +119,8 @@ void foreground_abandon(struct foreground *foreground, bool kill)
 	if (kill)
 		foreground_cancel(foreground);
 	foreground->abandoned = true;
-	/* The init may still be asked what is left running: its answer ends it. */
+	/* The query for left-over processes may be under way: its answer ends the foreground
+	 * exec. */
 	if (!foreground->finishing && !foreground->over)
 		foreground_end(foreground, NULL, 0, NULL);
 }

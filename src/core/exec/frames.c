@@ -1,7 +1,7 @@
-/* What an init says of its execs: started, output, ended, left over; and how every exec is settled
- * after a reconnect or when the processes are gone. Called by core/sandbox/link.c with frames that
- * are an attacker's bytes; blocks for the store only. A frame about a key that was never given out,
- * or that makes no sense in the exec's state, ends the link. */
+/* Handles the init's frames about execs: started, output, ended, left-over processes; settles every
+ * exec after a reconnect or after the end of the processes. Called by core/sandbox/link.c with
+ * frames that an attacker may control; blocks for the store only. A frame with an unknown key, or
+ * one that is invalid in the exec's state, ends the link. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static bool exec_store(struct exec *exec)
 
 static void exec_take_totals(struct exec *exec, const struct output_totals *totals)
 {
-	/* A number that JSON can carry, whatever the guest says. */
+	/* At most a number that JSON can represent, whatever the guest reports. */
 	exec->row.out_total = MIN(totals->out, (uint64_t)INT64_MAX);
 	exec->row.err_total = MIN(totals->err, (uint64_t)INT64_MAX);
 	exec_logs_refresh(exec);
@@ -73,9 +73,9 @@ void exec_save_end(struct exec *exec)
 	timers_wake_at(sandbox->core, life->save_at);
 }
 
-/* The end is known: everybody is told, and it is written. In this order, since whoever waits need
- * not wait for the store too: the init keeps the result until FORGET, so that a daemon which dies
- * in between leaves it to be asked for again. */
+/* The end is known: notifies everybody, and writes it. In this order, so that clients need not wait
+ * for the store: the init keeps the result until FORGET, so that the next daemon can ask for it if
+ * this one dies in between. */
 static void exec_tell_end(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
@@ -135,7 +135,7 @@ static void exec_fail(struct exec *exec, const struct error *error)
 	exec->row.error_kind = error->kind;
 	free(exec->row.error_message);
 	exec->row.error_message = text_duplicate(error->message);
-	/* Nothing ran, nothing was printed. */
+	/* Nothing ran, so there is no output. */
 	exec_logs_close(exec);
 	exec_logs_unlink(exec->sandbox, &exec->row.id);
 	exec->logs_removed = true;
@@ -144,7 +144,7 @@ static void exec_fail(struct exec *exec, const struct error *error)
 	exec_tell_end(exec);
 }
 
-/* `kept`: its result, which came before; or NULL. */
+/* `kept`: its result, which had come before; or NULL. */
 static void exec_end_lost(struct exec *exec, const struct exec_result *kept)
 {
 	if (!kept) {
@@ -157,7 +157,7 @@ static void exec_end_lost(struct exec *exec, const struct exec_result *kept)
 	    .totals = {.out = exec->row.out_total, .err = exec->row.err_total},
 	    .wall_ns = (uint64_t)MAX(clock_wall() - exec->row.started_wall, 0),
 	};
-	/* The log is on the host: it says how far it came even when no frame did. */
+	/* The log is on the host: it says how much was written even if no frame did. */
 	if (exec_logs_open(exec) < 0)
 		log_debug("exec %s has no logs", exec->row.id.text);
 	exec_end(exec, kept ? kept : &result);
@@ -185,8 +185,8 @@ static void exec_exited(struct exec *exec, const struct exec_result *result)
 {
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
 	struct error error;
-	/* Could the kernel's OOM killer have ended it? Its own end, or a shell's code for such an
-	 * end of the last command, or the end of its runner. */
+	/* Could the kernel's OOM killer have ended it? Checks its own end, a shell's exit code for
+	 * such an end of its last command, and the end of its runner. */
 	bool looks_killed = (result->end == EXEC_END_SIGNALED && result->code == SIGKILL) ||
 			    (result->end == EXEC_END_EXITED && result->code == 128 + SIGKILL) ||
 			    result->end == EXEC_END_LOST;
@@ -214,15 +214,16 @@ void exec_watch_time(struct exec *exec)
 	timers_wake_at(exec->sandbox->core, exec->overdue_at);
 }
 
-/* Does it wait for somebody to read what it wrote? The init tells its end when all is read. */
+/* Does it wait for a reader of its output? The init reports its end only after all output was
+ * read. */
 static bool exec_waits_for_reader(const struct exec *exec)
 {
 	return exec->row.flags & EXEC_LOSSLESS && (exec->consumed.out < exec->row.out_total ||
 						   exec->consumed.err < exec->row.err_total);
 }
 
-/* Its time-out has passed and its end was not told: whoever waits for it is answered, and the init
- * is asked whether it is there at all. What became of the processes nobody knows. */
+/* Its time-out has passed and its end was not reported: answers its clients, and checks whether the
+ * init still responds. The fate of the processes is unknown. */
 static void exec_give_up(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
@@ -251,7 +252,7 @@ int64_t exec_check_overdue(struct sandbox *sandbox, int64_t now)
 		struct exec *exec = list_entry(node, struct exec, link);
 		if (exec->overdue_at == 0 || exec->stage > EXEC_STAGE_RUNNING)
 			continue;
-		/* A paused init tells nothing, and has its time when it goes on. */
+		/* A paused init reports nothing, and gets its time after the resume. */
 		if (exec->overdue_at <= now &&
 		    (sandbox->row.state != SANDBOX_RUNNING || exec_waits_for_reader(exec)))
 			exec->overdue_at = now + 2 * grace;
@@ -281,12 +282,14 @@ static int handle_started(struct exec *exec, const struct frame *frame, struct e
 	    exec_stage_step(&exec->stage, EXEC_EVENT_STARTED) != EXEC_ACTION_RUN)
 		return frame_broken(error, "STARTED");
 	exec->pid = pid;
-	/* Not stored: for a restart `starting` and `running` are the same, the init is asked. */
+	/* Not stored: at a restart `starting` and `running` are the same, since the init is
+	 * asked. */
 	exec->row.state = EXEC_RUNNING;
 	exec->row.started_wall = clock_wall();
 	if (exec->row.timeout_ms > 0)
 		exec_watch_time(exec);
-	/* Before anybody is told, who may send one that comes behind them. */
+	/* Send held signals before notifying watchers: a watcher may send further ones, which must
+	 * come later. */
 	if (exec->held_signals[SIGNAL_LEADER] | exec->held_signals[SIGNAL_TREE])
 		exec_send_held(exec);
 	exec_notify(exec);
@@ -313,7 +316,8 @@ static int handle_progress(struct exec *exec, const struct frame *frame, struct 
 	struct output_totals totals;
 	if (output_totals_read(frame, &totals) < 0)
 		return frame_broken(error, "PROGRESS");
-	/* Those who went on after its end write too; that is stored with the next change. */
+	/* Processes that continued after its end still write; that is stored with the next
+	 * change. */
 	exec_take_totals(exec, &totals);
 	exec_logs_grown(exec->sandbox);
 	exec_notify(exec);
@@ -339,7 +343,8 @@ static int handle_credit(struct exec *exec, const struct frame *frame, struct er
 
 static int handle_gone(struct exec *exec, const struct frame *frame, struct error *error)
 {
-	/* Until the list has come, one may be meant whose end was told to an earlier link. */
+	/* Before the list has come, the frame may concern an exec whose end an earlier link
+	 * reported. */
 	if (frame->size == 0 && exec->sandbox->life->resyncing && exec->stage <= EXEC_STAGE_RUNNING)
 		return 0;
 	if (frame->size != 0 || exec_stage_step(&exec->stage, EXEC_EVENT_GONE) == EXEC_ACTION_BREAK)
@@ -395,7 +400,7 @@ static int handle_listed(struct sandbox *sandbox, const struct frame *frame, str
 	return 0;
 }
 
-/* One that the init does not know although we do. */
+/* Settles an exec that the init does not know. */
 static void exec_settle_unlisted(struct exec *exec)
 {
 	struct error error;
@@ -468,8 +473,7 @@ int exec_resync(struct sandbox *sandbox, struct error *error)
 static int handle_exited(struct exec *exec, const struct frame *frame, struct error *error)
 {
 	struct exec_result result;
-	/* Until the list has come, an exec of an earlier link may end whose start was told there.
-	 */
+	/* Before the list has come, an exec may end whose start an earlier link reported. */
 	if (exec_result_read(frame, &result) < 0 ||
 	    (exec->row.state == EXEC_STARTING && !exec->sandbox->life->resyncing))
 		return frame_broken(error, "EXITED");
@@ -488,7 +492,7 @@ int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct
 	if (!exec) {
 		if (frame->id == 0 || frame->id > sandbox->row.last_exec_key)
 			return frame_broken(error, "a frame with a key that was never given out");
-		return 0; /* ended and dropped from memory: what is left over still writes */
+		return 0; /* ended and no longer in memory: its left-over processes still write */
 	}
 	switch (frame->type) {
 	case FRAME_STARTED:

@@ -1,6 +1,6 @@
-/* What goes to an exec: its standard input, signals, the size of its terminal; and what of that
- * must arrive also when the connection to the sandbox was lost meanwhile. Called by the edges and
- * by frames.c; nothing blocks. */
+/* Data to an exec: its standard input, signals, the size of its terminal; and those that must also
+ * arrive if the connection to the sandbox was lost meanwhile. Called by the edges and by frames.c;
+ * nothing blocks. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ int exec_stdin_close(struct exec *exec, struct error *error)
 	return 0;
 }
 
-/* Room in the link's queue again, or a link again. */
+/* The link's queue has room again, or there is a new link. */
 void exec_drained(struct sandbox *sandbox)
 {
 	list_each (&sandbox->execs, node) {
@@ -107,7 +107,7 @@ static void feed_changed(struct exec_watcher *watcher, struct exec *exec)
 		feed_end(feed);
 		return;
 	}
-	/* Half an input, and one that never ends, are worse than none. */
+	/* Partial input, or input without an end, would be worse than none. */
 	if (stdin_lost(exec, &error)) {
 		log_warning("exec %s is cancelled: %s", exec->row.id.text, error.message);
 		exec_cancel(exec, NULL);
@@ -120,7 +120,7 @@ static void feed_changed(struct exec_watcher *watcher, struct exec *exec)
 		if (taken > 0)
 			feed->at += (size_t)taken;
 	}
-	/* A refusal is a lost connection: the rest goes when it is back. */
+	/* A refusal means a lost connection: the rest is sent after the reconnect. */
 	if (feed->at == feed->size && exec_stdin_close(exec, &error) == 0)
 		feed_end(feed);
 }
@@ -151,9 +151,8 @@ static int exec_send_signal(struct exec *exec, int signal, enum signal_scope sco
 			    error);
 }
 
-/* Nothing is there yet that could get it: it goes when the command runs, and never when it does
- * not come to that. As with pending signals, one that stops and one that continues undo each
- * other. */
+/* No process exists yet that could get the signal: it is sent when the command runs, and never if
+ * the start fails. As with pending signals, stop and continue cancel each other. */
 static void exec_hold_signal(struct exec *exec, int signal, enum signal_scope scope)
 {
 	const uint64_t stops =
@@ -176,7 +175,7 @@ void exec_send_held(struct exec *exec)
 			if (!(exec->held_signals[scope] & SIGNAL_BIT(signal)))
 				continue;
 			if (exec_send_signal(exec, signal, (enum signal_scope)scope, &error) < 0) {
-				/* What is left goes when the link is back. */
+				/* The rest is sent when the link is back. */
 				log_info("exec %s: signal %d: %s", exec->row.id.text, signal,
 					 error.message);
 				return;
@@ -191,16 +190,16 @@ int exec_signal(struct exec *exec, const struct principal *principal, int signal
 {
 	if (signal < 1 || signal > 64)
 		return error_set(error, ERROR_INVALID, "there is no signal %d", signal);
-	/* What it left running can still be ended. */
+	/* Its left-over processes can still be ended. */
 	if (exec_ended(exec) && (scope != SIGNAL_TREE || exec->row.left_running == 0))
 		return exec_refuse_ended(exec, error);
-	/* The init can cancel one that has not begun, and no more. */
+	/* Before the start the init can only cancel it. */
 	if (exec->row.state == EXEC_STARTING && !(scope == SIGNAL_TREE && signal == SIGKILL))
 		exec_hold_signal(exec, signal, scope);
 	else if (exec_send_signal(exec, signal, scope, error) < 0)
 		return -1;
 	const char *name = sigabbrev_np(signal);
-	/* Of code its entries tell: code.ran has `interrupted`. */
+	/* The entries of code report it: code.ran has `interrupted`. */
 	if (id_is_set(&exec->row.context))
 		return 0;
 	const char *leader = exec->row.flags & EXEC_TTY ? "foreground" : "leader";

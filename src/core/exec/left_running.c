@@ -1,5 +1,5 @@
-/* What an exec left running: the init is asked for its descendants that still live. Called by
- * frames.c, timers.c and everybody who tells the end of an exec; waits through callbacks. */
+/* The left-over processes of an exec: asks the init for its live descendants. Called by frames.c,
+ * timers.c and all code that reports the end of an exec; waits through callbacks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ void left_queries_finish(struct exec *exec, const struct left_process *processes
 {
 	struct list due;
 	list_init(&due);
-	exec->telling++; /* the next of them has it too */
+	exec->telling++; /* the next query uses it too */
 	while (!list_empty(&exec->left_queries)) {
 		struct list *node = exec->left_queries.next;
 		list_remove(node);
@@ -30,7 +30,7 @@ void left_queries_finish(struct exec *exec, const struct left_process *processes
 	exec->telling--;
 }
 
-/* A command line as the guest tells it: cut, and made printable. */
+/* Reads a command line from the guest: cut, and made printable. */
 static void left_command_read(struct reader *reader, char *command, size_t room)
 {
 	struct bytes text = read_bytes(reader, FRAME_PAYLOAD_MAX);
@@ -54,7 +54,7 @@ int left_queries_answer(struct exec *exec, const struct frame *frame, struct err
 	if (!exec->left_asked)
 		return frame_broken(error, "LEFT_RUNNING that was not asked for");
 	exec->left_asked = false;
-	/* Each takes eight bytes at least: more than fit the frame cannot be there. */
+	/* Each takes at least eight bytes: a larger number cannot fit the frame. */
 	if (count > frame->size / 8)
 		return frame_broken(error, "LEFT_RUNNING");
 	uint32_t kept = MIN(count, LEFT_PROCESSES_MAX);
@@ -101,7 +101,7 @@ int exec_left_running(struct exec *exec,
 		core_later(exec->sandbox->core, left_query_answer_none, query);
 		return 0;
 	}
-	/* One question at a time; those who ask meanwhile get the same answer. */
+	/* One request at a time; further queries get the same answer. */
 	if (!exec->left_asked && sandbox_send(exec->sandbox, FRAME_LEFT_RUNNING, exec->row.key,
 					      NULL, 0, NULL, 0, error) < 0) {
 		free(query);
@@ -113,7 +113,7 @@ int exec_left_running(struct exec *exec,
 	return 0;
 }
 
-/* Those of one exec that have waited too long, to `due`; when the next has. */
+/* Moves the expired queries of one exec to `due`; returns when the next expires. */
 static int64_t left_queries_take_due(struct exec *exec, int64_t now, struct list *due)
 {
 	int64_t next = INT64_MAX;

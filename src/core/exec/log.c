@@ -1,7 +1,7 @@
-/* The output of an exec: its two files (<state>/logs/<sandbox>/<exec>.out and .err, the daemon's),
- * made before it begins, opened when somebody reads; what of it fits an answer; how much a sandbox
- * keeps. Called by the files beside this one, the edges and timers.c; each call is a few short file
- * operations. Removed files are freed in log_removal.c. */
+/* The output of an exec: its two files (<state>/logs/<sandbox>/<exec>.out and .err, owned by the
+ * daemon), made before it begins, opened for readers; the part that fits an answer; how much a
+ * sandbox keeps. Called by the files beside this one, the edges and timers.c; each call is a few
+ * short file operations. log_removal.c frees removed files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,15 +18,15 @@
 
 #define SPARES_FIRST 16
 #define SPARES_MAX 256
-#define BATCH 16 /* in one piece of work: those that are ready are not kept waiting */
+#define BATCH 16 /* per piece of work, so that ready files need not wait long */
 #define SPARE_PATH_MAX 48
 #define DIRECTORY "spare"
 #define MAKING DIRECTORY "/making"
-/* Each is a row to write as well: a turn of the loop must stay short. */
+/* Each also needs a write of a row: a turn of the loop must stay short. */
 #define REMOVE_BATCH 32
-/* A lossless exec needs a ring to go round in. */
+/* A lossless exec needs a ring buffer of this size. */
 #define LOSSLESS_TAIL_MIN (64 * KIB)
-/* Between two counts of what running execs have written. */
+/* The pause between two counts of the output of running execs. */
 #define GROWN_PAUSE (10 * NSEC_PER_MSEC)
 
 static const char *const suffixes[2] = {"out", "err"};
@@ -52,23 +52,22 @@ int logs_open_directory(struct core *core, struct error *error)
 
 /* --- made ahead --- */
 
-/* <state>/logs/spare/<number>, empty, for nobody yet. Making a file is the most expensive part of
- * beginning an exec (on an ext4 without a journal the search for an inode goes past every one that
- * was freed in the last minute), so a thread makes a few while there is time, and an exec takes two
- * of them by renaming. One that no sandbox has ever seen: an init may keep the descriptor of a log
- * for as long as it likes.
+/* Spare log files: <state>/logs/spare/<number>, empty and without an owner. Making a file is the
+ * most expensive part of beginning an exec (on an ext4 without a journal the search for an inode
+ * passes every inode that was freed in the last minute), so a thread makes a few in advance, and an
+ * exec takes two of them by renaming. Files that a sandbox has used are never reused: an init may
+ * keep the descriptor of a log as long as it likes.
  *
- * They are made in a directory of their own and then moved: the search for an inode holds the lock
- * of the directory, and the loop would wait for it in its rename. Where many clients have used them
- * up, twice as many are kept from then on. What a daemon leaves behind the next one removes before
- * it makes its own.
+ * They are made in a separate directory and then moved: the search for an inode holds the lock of
+ * the directory, and the loop's rename would wait for it. If they were used up, twice as many are
+ * kept from then on. A daemon first removes the leftovers of the last one.
  *
- * The thread has nothing but this struct. */
+ * The thread uses only this struct. */
 struct spare_work {
 	uv_work_t work;
 	struct core *core; /* NULL: stopped meanwhile */
 	int logs_fd;
-	bool first; /* what is there is an earlier daemon's */
+	bool first; /* existing files are an earlier daemon's */
 	uint64_t next;
 	uint32_t wanted, made;
 };
@@ -146,7 +145,7 @@ void spares_fill(struct core *core)
 	    .next = spares->first + spares->count,
 	    .wanted = MIN(spares->target - spares->count, BATCH),
 	};
-	/* Without them an exec makes its own. */
+	/* Without spare files an exec makes its own. */
 	if (work->logs_fd < 0 ||
 	    uv_queue_work(core->loop, &work->work, spares_make, spares_made) < 0) {
 		fd_close(&work->logs_fd);
@@ -230,7 +229,7 @@ int exec_logs_create(struct exec *exec, struct error *error)
 			       "making the output's log");
 }
 
-/* 0 when all that should be there is open. */
+/* 0 if all existing logs are open. */
 int exec_logs_open(struct exec *exec)
 {
 	if (exec->logs_removed)
@@ -275,7 +274,7 @@ void exec_logs_unlink(struct sandbox *sandbox, const struct id *exec)
 	}
 }
 
-/* What can be read is what the log says, whatever a frame said. */
+/* The log decides what can be read, whatever a frame reported. */
 void exec_logs_refresh(struct exec *exec)
 {
 	uint64_t *totals[2] = {&exec->row.out_total, &exec->row.err_total};
@@ -296,7 +295,7 @@ ssize_t exec_read(struct exec *exec, enum exec_stream stream, uint64_t offset, v
 		return 0;
 	int result = exec_logs_open(exec);
 	if (result == -ENOENT) {
-		/* Removed, as the oldest: all that is left is how much it was. */
+		/* Removed as one of the oldest: only its size is known. */
 		*ret_gap = total > offset ? total - offset : 0;
 		return 0;
 	}
@@ -310,8 +309,8 @@ ssize_t exec_read(struct exec *exec, enum exec_stream stream, uint64_t offset, v
 
 /* --- the first and the last of it, for an answer --- */
 
-/* Reads [from, to) into `buffer` as far as it is kept without a hole; *ret_gap = what is missing
- * before its first byte. */
+/* Reads [from, to) into `buffer` up to the first gap; *ret_gap = the missing bytes before its first
+ * byte. */
 static int exec_read_range(struct exec *exec, enum exec_stream stream, uint64_t from, uint64_t to,
 			   struct buffer *buffer, uint64_t *ret_gap, struct error *error)
 {
@@ -321,7 +320,7 @@ static int exec_read_range(struct exec *exec, enum exec_stream stream, uint64_t 
 		return 0;
 	*buffer = BUFFER(to - from);
 	if (buffer_reserve(buffer, to - from) < 0)
-		abort(); /* its maximum was made for it */
+		abort(); /* its maximum is sufficient */
 	while (from + *ret_gap + done < to) {
 		uint64_t gap = 0;
 		size_t room = (size_t)(to - from - *ret_gap) - done;
@@ -351,15 +350,15 @@ size_t utf8_rest(const char *text, size_t size)
 	return at;
 }
 
-/* Where a head ends: after a line in its last quarter, else between two characters. */
+/* Where to cut a head: after a line in its last quarter, else between two characters. */
 static size_t output_head_end(const char *data, size_t size)
 {
 	const char *line = size ? memrchr(data + size - size / 4, '\n', size / 4) : NULL;
 	return line ? (size_t)(line - data) + 1 : text_utf8_prefix(data, size);
 }
 
-/* How much of a tail's beginning is left out: up to a line in its first quarter, else the rest of a
- * character. */
+/* How many bytes to skip at the start of a tail: up to a line in its first quarter, else the rest
+ * of a character. */
 static size_t output_tail_start(const char *data, size_t size)
 {
 	const char *line = size ? memchr(data, '\n', size / 4) : NULL;
@@ -379,10 +378,11 @@ int output_cut(struct exec *exec, enum exec_stream stream, uint64_t begin, uint6
 	if (exec_read_range(exec, stream, begin, begin + head, &cut->head, &gap, error) < 0)
 		goto failed;
 	if (gap > 0)
-		buffer_clear(&cut->head); /* nothing of its beginning is kept: all is tail */
+		buffer_clear(&cut->head); /* its beginning is not kept: all of it is the tail */
 	if (cut->head.size == total)
 		return 0;
-	/* Between them is what does not fit, or what the log has not kept, or both. */
+	/* Between head and tail is the part that does not fit, or that the log has not kept, or
+	 * both. */
 	uint64_t start = total <= whole ? cut->head.size : total - tail_max;
 	start = MAX(start, cut->head.size);
 	if (exec_read_range(exec, stream, begin + start, begin + total, &cut->tail, &gap, error) <
@@ -449,7 +449,7 @@ int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec, s
 	row->head = spec->head ? spec->head : config->output_head;
 	row->tail = spec->tail ? spec->tail : config->output_tail;
 	bool channel = exec_is_channel(row), asked = !channel && (spec->head || spec->tail);
-	/* Who asks for one of them has said nothing about the other. */
+	/* If only one of them is requested, the other may shrink to fit. */
 	if (asked && !spec->tail)
 		row->tail = MIN(row->tail, config->output_max - MIN(row->head, config->output_max));
 	if (asked && !spec->head)
@@ -482,7 +482,7 @@ int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec, s
 	return 0;
 }
 
-/* The oldest ended execs of a sandbox whose logs, or whose rows, are too many. */
+/* The oldest ended execs of a sandbox with too many logs or rows. */
 struct excess {
 	uint64_t bytes, bytes_allowed;
 	uint32_t rows, rows_allowed;
@@ -501,13 +501,14 @@ static bool logs_find_excess(void *data, const struct exec_row *row)
 	bool over_bytes = bytes > 0 && excess->bytes > excess->bytes_allowed;
 	bool over_rows = excess->rows >= excess->rows_allowed;
 	excess->rows++;
-	/* The store does not know how much a running one has. */
+	/* The store does not know the size of a running exec. */
 	if (!exec_row_ended(row))
 		return true;
 	excess->bytes += bytes;
 	if (!(over_bytes || over_rows) || row->left_running > 0)
 		return true;
-	/* Rows come newest first, and the oldest are to go: the last of them stay in the batch. */
+	/* Rows come newest first, and the oldest are to be removed: the last of them stay in the
+	 * batch. */
 	size_t at = excess->count++ % REMOVE_BATCH;
 	excess->found[at].id = row->id;
 	excess->found[at].bytes = bytes;
@@ -515,7 +516,7 @@ static bool logs_find_excess(void *data, const struct exec_row *row)
 	return true;
 }
 
-/* The row says so with a retention of nothing; its totals stay. */
+/* The row records it with a retention of zero; its totals stay. */
 static int exec_forget_logs(struct sandbox *sandbox, const struct id *id, struct error *error)
 {
 	struct exec_row row = {0};
@@ -537,13 +538,13 @@ static int exec_forget_logs(struct sandbox *sandbox, const struct id *id, struct
 	return result;
 }
 
-/* `live`: bytes of those that run. */
+/* `live`: bytes of running execs. */
 static void logs_remove_excess(struct sandbox *sandbox, uint64_t live)
 {
 	struct core *core = sandbox->core;
 	struct error error;
 	uint64_t maximum = core->config.log_bytes_max;
-	/* To three quarters, so that this walk is not made for every exec. */
+	/* Down to three quarters, so that the walk is not made for every exec. */
 	struct excess excess = {
 	    .bytes_allowed = maximum / 4 * 3 - MIN(maximum / 4 * 3, live),
 	    .rows_allowed = EXEC_ROWS_MAX / 4 * 3,
@@ -587,13 +588,13 @@ void exec_logs_grown(struct sandbox *sandbox)
 	struct sandbox_life *life = sandbox->life;
 	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
 	int64_t now = clock_boot();
-	/* The guest chooses how often it tells of output. */
+	/* The guest chooses how often it reports output: count at most once per pause. */
 	if (maximum == 0 || life->log_bytes == 0 || now - life->log_bytes_seen_at < GROWN_PAUSE)
 		return;
 	life->log_bytes_seen_at = now;
 	logs_live_bytes(sandbox, false, &promised, &used);
 	uint64_t all = life->log_bytes + used;
-	/* Not at every line: what could not be removed a moment ago cannot be now. */
+	/* Not at every line: logs that could not be removed a moment ago cannot be removed now. */
 	if (all > maximum && all > life->log_bytes_pruned + maximum / 16)
 		logs_remove_excess(sandbox, used);
 }

@@ -1,6 +1,6 @@
-/* The files of output that nobody has any more. To free one whose pages are being written back
- * takes the disk's time: it is work for a thread of libuv's, one at a time. Called by core.c and
- * those who delete, on the loop. */
+/* Removes output files that are not needed any more. Freeing a file whose pages are being written
+ * back waits for the disk, so a thread of libuv's pool does it, one at a time. Called by core.c and
+ * the code that deletes, on the loop. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,7 @@
 #include "base/text.h"
 #include "core/core_private.h"
 
-/* A removal under way, in a thread of libuv's: freeing a file whose pages are being written back
- * waits for the disk. The thread has nothing but this struct. */
+/* A removal under way in a thread of libuv's pool. The thread uses only this struct. */
 struct log_work {
 	uv_work_t work;
 	struct core *core; /* NULL: stopped meanwhile */
@@ -71,7 +70,7 @@ static void log_removed(uv_work_t *work, int status UNUSED)
 	logs_remove_next(core);
 }
 
-/* One at a time: the disk is shared with everybody's output. */
+/* One at a time: all sandboxes share the disk. */
 static void logs_remove_next(struct core *core)
 {
 	struct core_private *private = core->private;
@@ -88,7 +87,7 @@ static void logs_remove_next(struct core *core)
 	free(removal);
 	if (work->logs_fd < 0 ||
 	    uv_queue_work(core->loop, &work->work, log_remove, log_removed) < 0) {
-		/* The next start finds what has no sandbox. */
+		/* The next start finds directories without a sandbox. */
 		fd_close(&work->logs_fd);
 		free(work);
 		return;
@@ -125,7 +124,7 @@ void logs_stop(struct core *core)
 
 /* --- what a crash has left --- */
 
-/* Does a file of this name belong to an exec whose output is kept? What nobody can tell is kept. */
+/* Does a file of this name belong to an exec whose output is kept? Doubtful files are kept. */
 static bool log_wanted(struct sandbox *sandbox, const char *name)
 {
 	struct exec_row row = {0};
@@ -143,8 +142,8 @@ static bool log_wanted(struct sandbox *sandbox, const char *name)
 	return wanted;
 }
 
-/* Logs are made before the row of their exec and removed after it: a crash between the two leaves
- * them. */
+/* Logs are made before the row of their exec and removed after it, so a crash in between leaves
+ * stray logs. */
 static void sandbox_remove_stray_logs(struct sandbox *sandbox)
 {
 	int fd = openat(sandbox->core->private->logs_fd, sandbox->row.id.text,

@@ -1,6 +1,6 @@
-/* Lines of all execs of a sandbox, forward from a place (logs.h). Finding the place of a tail is in
- * logs_tail.c. Called by the edges; reads logs from the page cache and rows from the store, a
- * bounded part per call. */
+/* Lines of all execs of a sandbox, forward from a position (logs.h). logs_tail.c finds the position
+ * of a tail. Called by the edges; reads logs from the page cache and rows from the store, a bounded
+ * part per call. */
 #include "core/exec/logs_private.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ bool log_wants(const struct log_reader *reader, const struct exec_row *row)
 	const struct log_filter *filter = &reader->filter;
 	if (id_is_set(&filter->exec) && !id_equal(&filter->exec, &row->id))
 		return false;
-	/* A channel of ours is no line of anybody's, unless it is asked for by its id. */
+	/* An internal channel has no lines for clients, unless it is requested by its id. */
 	if (!id_is_set(&filter->exec) && exec_internal(row))
 		return false;
 	if (filter->until && row->started_wall > filter->until)
@@ -76,7 +76,7 @@ size_t log_exec_text(const struct exec_row *row, bool end, char text[LOG_EXEC_TE
 		size = snprintf(text, LOG_EXEC_TEXT_MAX, "ended: %s (signal %u)", facts->log,
 				row->code);
 	size_t length = MIN((size_t)MAX(size, 0), (size_t)LOG_EXEC_TEXT_MAX - 1);
-	/* A command may have line ends in it: the line that says so is one. */
+	/* A command may contain line ends, but its line in the log is one line. */
 	for (size_t i = 0; i < length; i++)
 		if (text[i] == '\n')
 			text[i] = ' ';
@@ -109,7 +109,7 @@ static void entry_drop(struct log_reader *reader, size_t at)
 
 /* --- one stream --- */
 
-/* The window over what is at `at`: how much of it there is from there on, or -errno. */
+/* Moves the window to `at`: returns how many bytes it has from there on, or -errno. */
 static ssize_t window_at(struct log_reader *reader, struct exec *exec, enum exec_stream stream,
 			 uint64_t at, const char **ret_data, uint64_t *ret_gap)
 {
@@ -149,7 +149,7 @@ static ssize_t window_at(struct log_reader *reader, struct exec *exec, enum exec
 	return (ssize_t)size;
 }
 
-/* The next line of a stream that is wanted. */
+/* The next matching line of a stream. */
 static enum log_result next_of_stream(struct log_reader *reader, struct exec *exec,
 				      enum exec_stream stream, uint64_t *at, struct log_line *line,
 				      int64_t *work)
@@ -243,13 +243,13 @@ static bool take_newer(void *data, const struct exec_row *row)
 	return !newer->found && ++newer->looked < LOG_ROWS_PER_LOOK;
 }
 
-/* Adds the next exec that is wanted. */
+/* Adds the next matching exec. */
 static enum log_result add_newer(struct log_reader *reader, const struct sandbox *sandbox,
 				 int64_t *work, struct error *error)
 {
 	struct newer newer = {.reader = reader};
 	uint64_t newest = sandbox->row.last_exec_key;
-	/* Nobody has begun anything since: a reader that follows asks often. */
+	/* No exec has begun since: a following reader asks often. */
 	if (reader->newest >= newest)
 		return LOG_NONE;
 	if (store_exec_from(reader->core->store, &reader->sandbox, reader->newest, false,
@@ -319,7 +319,7 @@ int log_reader_cursor(const struct log_reader *reader, struct buffer *text)
 	return result < 0 || text->size > LOG_CURSOR_MAX ? -1 : 0;
 }
 
-/* Hexadecimal digits up to a character that ends them: behind it, or NULL. */
+/* Hexadecimal digits up to the character that ends them: returns the place after it, or NULL. */
 static const char *take_hex(const char *text, uint64_t *ret_value)
 {
 	uint64_t value = 0;

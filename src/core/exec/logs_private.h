@@ -6,13 +6,13 @@
 
 #define LOG_WINDOW (64 * 1024)
 #define LOG_EXEC_TEXT_MAX 1200
-#define LOG_EXEC_WORK (32 * 1024) /* opening one more exec costs about as much as so many bytes */
+#define LOG_EXEC_WORK (32 * 1024) /* opening one more exec costs as much as so many bytes */
 #define LOG_ROWS_PER_LOOK 64
 
-/* A command that may still say something. */
+/* A command that may still print. */
 struct log_entry {
 	struct id id;
-	uint64_t at[2]; /* next to read */
+	uint64_t at[2]; /* the next offset to read */
 	bool said_start, said_end;
 };
 
@@ -23,17 +23,17 @@ struct log_reader {
 	bool whole_only;
 	struct log_entry *entries; /* the oldest first */
 	size_t entry_count, entry_room;
-	uint64_t newest; /* the key up to which every exec is an entry, or is done with */
-	/* Where the search for a tail is. */
+	uint64_t newest; /* the key up to which every exec is an entry, or is finished */
+	/* The state of the search for a tail. */
 	struct {
-		uint64_t key; /* execs before this one are left */
+		uint64_t key; /* execs before this key are left to search */
 		bool inside;  /* of `exec`, at `slot`, `end` */
 		struct id exec;
 		int slot;
 		uint64_t end;
 		bool running_added;
 	} tail;
-	/* Bytes of the stream that is being read. */
+	/* The bytes of the stream that are being scanned. */
 	char *window;
 	size_t window_size;
 	uint64_t window_offset;
@@ -44,7 +44,7 @@ struct log_reader {
 
 bool log_matches(const struct log_reader *reader, const char *text, size_t size);
 bool log_wants(const struct log_reader *reader, const struct exec_row *row);
-/* What is said of an exec's start or end. */
+/* The text about an exec's start or end. */
 size_t log_exec_text(const struct exec_row *row, bool end, char text[LOG_EXEC_TEXT_MAX]);
-/* NULL when there are too many. */
+/* NULL if there are too many. */
 struct log_entry *log_entry_add(struct log_reader *reader, const struct id *id);

@@ -1,16 +1,16 @@
-/* Where the last N lines of a sandbox's log begin (logs.h): walks backwards over the execs, newest
- * first, and in each over its streams, block by block, counting what the filter lets through. What
- * it finds is a place; reading on from there is logs.c. Called by the edges; a bounded part per
- * call. */
+/* Finds where the last N lines of a sandbox's log begin (logs.h): walks backwards over the execs,
+ * newest first, and in each over its streams, block by block, counting the lines that pass the
+ * filter. The result is a position; logs.c reads on from there. Called by the edges; a bounded part
+ * per call. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/exec/logs_private.h"
 
-/* The parts of an exec in the order they are read; the search goes the other way. */
+/* The parts of an exec in the order of reading; the search goes the other way. */
 enum slot { SLOT_START, SLOT_STDOUT, SLOT_STDERR, SLOT_END, SLOTS };
 
-/* Reads what is kept of [*from, end), into the window; *from moves to its first byte. */
+/* Reads the kept part of [*from, end) into the window; *from moves to its first byte. */
 static ssize_t block_before(struct log_reader *reader, struct exec *exec, enum exec_stream stream,
 			    uint64_t end, uint64_t *from)
 {
@@ -20,7 +20,7 @@ static ssize_t block_before(struct log_reader *reader, struct exec *exec, enum e
 		reader->window = malloc(LOG_WINDOW);
 	if (!reader->window)
 		abort();
-	reader->window_size = 0; /* it is not what logs.c thinks it is */
+	reader->window_size = 0; /* the window no longer has what logs.c expects */
 	while (*from + size < end) {
 		uint64_t gap = 0;
 		ssize_t got = exec_read(exec, stream, *from + size, reader->window + size,
@@ -28,7 +28,8 @@ static ssize_t block_before(struct log_reader *reader, struct exec *exec, enum e
 		if (got < 0)
 			return got;
 		if (gap > 0) {
-			/* What is before the hole is another block's: read anew from behind it. */
+			/* The data before the gap belongs to another block: read again from the end
+			 * of the gap. */
 			*from += size + gap;
 			size = 0;
 			if (*from >= end)
@@ -42,8 +43,9 @@ static ssize_t block_before(struct log_reader *reader, struct exec *exec, enum e
 	return (ssize_t)size;
 }
 
-/* Counts lines of a stream before `end` until `count` is 0: true with *end at the first of them;
- * false: the stream has no more (end is 0), or the work is used up (end is not). */
+/* Counts the lines of a stream before `end` backwards until `count` is 0: true with *end at the
+ * start of the last counted line; false: the stream has no more (end is 0), or the work is used up
+ * (end is not). */
 static bool count_stream(struct log_reader *reader, struct exec *exec, enum exec_stream stream,
 			 uint64_t *end, uint64_t *count, int64_t *work)
 {
@@ -51,7 +53,7 @@ static bool count_stream(struct log_reader *reader, struct exec *exec, enum exec
 		uint64_t from;
 		ssize_t size = block_before(reader, exec, stream, *end, &from);
 		if (size <= 0) {
-			/* A hole: before it is the stream's head, if that. */
+			/* A gap: only the stream's head, if any, is kept before it. */
 			*end = *end > exec->row.head ? exec->row.head : 0;
 			*work -= LOG_WINDOW / 16;
 			continue;
@@ -60,12 +62,12 @@ static bool count_stream(struct log_reader *reader, struct exec *exec, enum exec
 		const char *data = reader->window;
 		size_t last = (size_t)size;
 		bool first_block = from == 0;
-		/* A line is from behind the line end before it up to its own. */
+		/* A line begins after the previous line end and extends to its own. */
 		while (last > 0) {
 			size_t stop = data[last - 1] == '\n' ? last - 1 : last;
 			const char *newline = memrchr(data, '\n', stop);
 			size_t start = newline ? (size_t)(newline - data) + 1 : 0;
-			/* One that begins before the block is looked at with the block before,
+			/* A line that begins before this block is checked with the block before,
 			 * unless it is longer than a block. */
 			if (!newline && !first_block && last < (size_t)size)
 				break;
@@ -82,7 +84,7 @@ static bool count_stream(struct log_reader *reader, struct exec *exec, enum exec
 	return false;
 }
 
-/* One part of an exec. True: the last of `count` was found, and the entry stands there. */
+/* One part of an exec. True: the last of `count` was found, and the entry is at its position. */
 static bool count_slot(struct log_reader *reader, struct exec *exec, enum slot slot,
 		       struct log_entry *entry, uint64_t *count, int64_t *work)
 {
@@ -125,7 +127,7 @@ static uint64_t slot_end(const struct exec *exec, int slot)
 				     : 0;
 }
 
-/* Goes on in the exec that the search is in. LOG_LINE: found; LOG_NONE: all of it was counted. */
+/* Continues in the current exec of the search. LOG_LINE: found; LOG_NONE: all of it was counted. */
 static enum log_result count_exec(struct log_reader *reader, struct sandbox *sandbox,
 				  uint64_t *count, int64_t *work)
 {
@@ -191,7 +193,7 @@ static enum log_result enter_older(struct log_reader *reader, struct sandbox *sa
 	return LOG_LINE;
 }
 
-/* Where the line begins that a running stream is in the middle of, if that is near. */
+/* The start of the line in which a running stream's position is, if it is near. */
 static uint64_t line_start(struct log_reader *reader, struct exec *exec, enum exec_stream stream)
 {
 	uint64_t total = exec_total(exec, stream), from;
@@ -202,7 +204,7 @@ static uint64_t line_start(struct log_reader *reader, struct exec *exec, enum ex
 	return size > 0 && from == 0 ? 0 : total;
 }
 
-/* Commands older than the place that still run: what they say from now on belongs to the log. */
+/* Older commands that still run: their further output belongs to the log. */
 static void add_running(struct log_reader *reader, struct sandbox *sandbox)
 {
 	struct log_entry found = {0};
@@ -233,7 +235,7 @@ enum log_result log_reader_tail(struct log_reader *reader, uint64_t *count, int6
 	if (!sandbox)
 		return LOG_NONE;
 	if (*count == 0) {
-		/* None of what there is, all of what comes. */
+		/* Nothing that exists, everything that comes. */
 		reader->newest = sandbox->row.last_exec_key;
 		add_running(reader, sandbox);
 		return LOG_NONE;
@@ -245,7 +247,7 @@ enum log_result log_reader_tail(struct log_reader *reader, uint64_t *count, int6
 		if (!reader->tail.inside) {
 			result = enter_older(reader, sandbox, work, error);
 			if (result == LOG_NONE || result == LOG_FAILED)
-				return result; /* all of it is less: from the beginning */
+				return result; /* there are fewer lines: begin at the start */
 			continue;
 		}
 		result = count_exec(reader, sandbox, count, work);

@@ -1,5 +1,6 @@
 /* See oneshot.h. Called by the edges, on the loop; everything waits through callbacks. A command
- * and a piece of code differ only in what is started in the sandbox and in who tells its end. */
+ * and a piece of code differ only in what is started in the sandbox and in the code that reports
+ * its end. */
 #include "core/exec/oneshot.h"
 
 #include <stdlib.h>
@@ -25,11 +26,11 @@ struct oneshot {
 	void *data;
 	struct foreground *run; /* what runs, or: */
 	struct foreground_cell *foreground_cell;
-	struct error error; /* why there is no result; NONE while all is well */
+	struct error error; /* why there is no result; NONE if there is one */
 	int64_t began, step;
 	uint64_t created_us;
 	bool cancelled;
-	bool stays; /* it goes on without the daemon */
+	bool stays; /* it outlives the daemon */
 };
 
 uint32_t oneshot_life(const struct core *core, uint32_t *timeout_ms)
@@ -55,7 +56,7 @@ static void finish(struct oneshot *oneshot)
 static void removed(void *data, const struct error *error)
 {
 	struct oneshot *oneshot = data;
-	/* The core tries again by itself until it works. */
+	/* The core repeats the attempt until it succeeds. */
 	if (error)
 		log_warning("sandbox %s of a one-shot run is not gone yet: %s", oneshot->id.text,
 			    error->message);
@@ -70,13 +71,13 @@ const struct sandbox *oneshot_kept(const struct oneshot *oneshot)
 	return sandbox && !(sandbox->row.options & OPTION_DETACHED) ? sandbox : NULL;
 }
 
-/* Whatever comes next, its sandbox goes first, unless somebody has made it his. */
+/* In every case its sandbox is removed first, unless a client has taken it over. */
 static void wind_up(struct oneshot *oneshot, const struct principal *principal)
 {
 	struct core_private *private = oneshot->core->private;
 	struct sandbox *sandbox = NULL;
 	struct error error;
-	/* A daemon that ends touches nothing; the next one removes it. */
+	/* A daemon that ends changes nothing; the next one removes the sandbox. */
 	if (private && !private->let_go && !private->stopping)
 		sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
 	if (!sandbox || oneshot_kept(oneshot) ||
@@ -85,7 +86,7 @@ static void wind_up(struct oneshot *oneshot, const struct principal *principal)
 		finish(oneshot);
 }
 
-/* It came to nothing. */
+/* The run failed. */
 static void failed(struct oneshot *oneshot, const struct error *error)
 {
 	oneshot->error = *error;
@@ -253,8 +254,8 @@ int oneshot_code_start(struct core *core, const struct principal *principal,
 void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
 {
 	oneshot->cancelled = true;
-	/* While it is created `created` comes, and finds it cancelled; not while it waits for room.
-	 */
+	/* During the creation `created` comes later, and finds it cancelled; during the wait for
+	 * room it does not come. */
 	if (create_queue_leave(oneshot->core, oneshot)) {
 		finish(oneshot);
 	} else if (oneshot->run) {
@@ -268,9 +269,10 @@ void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
 
 /* --- it stays --- */
 
-/* The mark goes first, and with it comes the row that what runs needs: from here on a daemon that
- * is killed leaves a sandbox that stays to the next one, and before that one that is removed. Who
- * reads its output has the idle time for it; nothing else ends it before its own time. */
+/* One transaction removes the mark and adds the row that the running code needs: if the daemon is
+ * killed later, the sandbox stays for the next one; if it is killed earlier, the next one removes
+ * it. The idle time leaves time to read the output; nothing else ends the sandbox before its own
+ * time-out. */
 static int unmark(struct oneshot *oneshot, struct sandbox *sandbox, struct error *error)
 {
 	struct store *store = oneshot->core->store;

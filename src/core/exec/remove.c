@@ -1,5 +1,5 @@
-/* Execs that are to be forgotten before their sandbox is: the record and the logs. Called by the
- * edges; blocks for the store only (the files are removed in a thread: log.c). */
+/* Removes execs before their sandbox is removed: the record and the logs. Called by the edges;
+ * blocks for the store only (a thread removes the files: log_removal.c). */
 #include <signal.h>
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ int exec_remove(struct exec *exec, const struct principal *principal, struct err
 		return error_set(error, ERROR_SANDBOX_STATE,
 				 "exec `%s` has ended, and %u processes that it started have not",
 				 exec->row.id.text, exec->row.left_running);
-	/* Writes its end without the digest, where that is still to come. */
+	/* Writes its end without the digest if the digest is still missing. */
 	exec_digest_give_up(exec);
 	if (exec->written == EXEC_UNSAVED)
 		return error_set(error, ERROR_SANDBOX_STATE,
@@ -46,7 +46,7 @@ int exec_remove(struct exec *exec, const struct principal *principal, struct err
 	return 0;
 }
 
-/* Waits for the end of one that is being killed. */
+/* Waits for the end of an exec that is being killed. */
 struct purge {
 	struct exec_watcher watcher;
 	struct core *core;
@@ -54,7 +54,7 @@ struct purge {
 	struct id sandbox, exec;
 };
 
-/* In a turn of its own: the exec is in the middle of telling its watchers. */
+/* In a separate turn, since the exec is just notifying its watchers. */
 static void purge_now(void *data)
 {
 	struct purge *purge = data;

@@ -1,4 +1,5 @@
-/* An exec's life in memory as a table: which event is possible in which stage, and what follows.
+/* An exec's life in memory as a table: the possible events in each stage, and the action that
+ * follows.
  *
  *   starting ──> running ──> [asking] ──> ended
  *                   └──> given up ──────> ended
@@ -12,9 +13,9 @@
 #include <stdint.h>
 
 enum exec_stage {
-	EXEC_STAGE_STARTING, /* the init has not said that it runs */
+	EXEC_STAGE_STARTING, /* the init has not confirmed the start */
 	EXEC_STAGE_RUNNING,
-	EXEC_STAGE_ASKING,   /* its result is kept; was it the OOM killer? The spawner is asked */
+	EXEC_STAGE_ASKING,   /* its result is kept; the spawner is asked for OOM kills */
 	EXEC_STAGE_GIVEN_UP, /* it was overdue and ended as timed out; its init has not said so */
 	EXEC_STAGE_ENDED,
 	EXEC_STAGES
@@ -23,40 +24,40 @@ enum exec_stage {
 enum exec_written {
 	EXEC_NOT_WRITTEN, /* it has not ended, or its end is being told in this turn */
 	EXEC_HASHING,     /* the end is told; it is written when its output is hashed */
-	EXEC_UNSAVED,     /* it could not be written: tried again; the init keeps the result */
+	EXEC_UNSAVED,     /* it could not be written: repeated later; the init keeps the result */
 	EXEC_WRITTEN,
 };
 
 enum exec_event {
-	/* Of its init. */
+	/* From its init. */
 	EXEC_EVENT_STARTED,
 	EXEC_EVENT_START_FAILED,
 	EXEC_EVENT_LISTED,   /* as running */
-	EXEC_EVENT_UNLISTED, /* the init does not know it */
+	EXEC_EVENT_UNLISTED, /* the init does not know the exec */
 	EXEC_EVENT_EXITED,
 	EXEC_EVENT_KILLED, /* it exited, and the OOM killer may have done it */
-	EXEC_EVENT_GONE,   /* what it left running */
-	/* Ours. */
+	EXEC_EVENT_GONE,   /* its left-over processes have ended */
+	/* From the daemon. */
 	EXEC_EVENT_COUNTED, /* the spawner has answered, or cannot be asked */
-	EXEC_EVENT_OVERDUE, /* its time-out has passed, and the init says nothing */
-	EXEC_EVENT_LOST,    /* the sandbox's processes are gone */
+	EXEC_EVENT_OVERDUE, /* its time-out has passed without a report of the init */
+	EXEC_EVENT_LOST,    /* the sandbox's processes have ended */
 	EXEC_EVENTS
 };
 
-/* What the one who saw the event has to do. */
+/* What the caller has to do. */
 enum exec_action {
 	EXEC_ACTION_NONE,
-	EXEC_ACTION_BREAK,   /* that cannot be: the init breaks the protocol */
+	EXEC_ACTION_BREAK,   /* impossible: the init violates the protocol */
 	EXEC_ACTION_RUN,     /* it runs */
-	EXEC_ACTION_FAIL,    /* it ends as one that never ran */
+	EXEC_ACTION_FAIL,    /* it ends as an exec that never ran */
 	EXEC_ACTION_ASK,     /* keep the result and ask the spawner */
 	EXEC_ACTION_END,     /* it ends with its result */
-	EXEC_ACTION_LOSE,    /* it ends, and nobody knows how */
+	EXEC_ACTION_LOSE,    /* it ends with an unknown result */
 	EXEC_ACTION_GIVE_UP, /* it ends as timed out */
 	EXEC_ACTION_LEAVE,   /* it has ended before: take only what it left running */
 };
 
-/* Of one whose row says so: enum exec_state. */
+/* The stage for an enum exec_state of a row. */
 enum exec_stage exec_stage_of(uint32_t state);
-/* Moves *stage on. What the table does not have changes nothing and asks for nothing. */
+/* Moves *stage on. A pair that is not in the table changes nothing and requires no action. */
 enum exec_action exec_stage_step(enum exec_stage *stage, enum exec_event event);

@@ -1,5 +1,5 @@
-/* An exec is begun: checked, packed for the init, given its logs and its row, sent. Called by the
- * edges and by code contexts; blocks for the store and for two small files only. */
+/* Begins an exec: checks it, packs it for the init, makes its logs and its row, sends it. Called by
+ * the edges and by code contexts; blocks for the store and for two small files only. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +11,11 @@
 
 #define COMMAND_MAX 1024
 
-/* May it run one more? */
+/* May the sandbox run one more exec? */
 static int sandbox_check_exec(const struct sandbox *sandbox, struct error *error)
 {
 	uint32_t count =
-	    0; /* that the init knows: those that run, and ended ones with processes left */
+	    0; /* execs known to the init: running ones, and ended ones with processes left */
 	list_each (&sandbox->execs, node) {
 		const struct exec *exec = list_entry(node, struct exec, link);
 		count += !exec_ended(exec) || exec->row.left_running > 0;
@@ -33,7 +33,7 @@ static int sandbox_check_exec(const struct sandbox *sandbox, struct error *error
 	return 0;
 }
 
-/* argv, and NAME=value behind what the sandbox itself has: texts with their NULs. */
+/* argv, and NAME=value after the sandbox's own environment: texts with their NULs. */
 static int spec_pack(const struct exec_spec *spec, struct buffer *argv, struct buffer *environment,
 		     struct error *error)
 {
@@ -72,7 +72,7 @@ static int spec_pack(const struct exec_spec *spec, struct buffer *argv, struct b
 static int exec_encode(const struct sandbox *sandbox, const struct exec_spec *spec,
 		       struct buffer *payload, struct error *error)
 {
-	/* The init of one from the pool was told of no environment: it comes with each exec. */
+	/* The init of a pool member has no environment: it comes with each exec. */
 	struct bytes own = {NULL, 0};
 	if (sandbox->row.boot_origin == ORIGIN_POOL)
 		own = (struct bytes){(const uint8_t *)sandbox->row.environment,
@@ -140,7 +140,7 @@ static char *spec_command_text(const struct exec_spec *spec)
 	return text_duplicate(text);
 }
 
-/* Logs, row, frame, in this order; what was made is removed again when the next fails. */
+/* Logs, row, frame, in this order; if one fails, the earlier ones are removed again. */
 static int exec_begin(struct exec *exec, const struct buffer *payload, struct error *error)
 {
 	struct sandbox *sandbox = exec->sandbox;
@@ -181,8 +181,8 @@ int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exe
 	if (sandbox_check_exec(sandbox, error) < 0 ||
 	    exec_logs_fit(sandbox, spec, &row, error) < 0 ||
 	    exec_encode(sandbox, spec, &payload, error) < 0 ||
-	    /* Code counts by the piece (core/code/cells.c), and a context by its start
-	       (core/code/code.c). */
+	    /* For code each piece counts (core/code/cells.c), and for a context its start
+	     * (core/code/code.c). */
 	    (!spec->context && budget_check_exec(sandbox, spec->principal, error) < 0))
 		return -1;
 	row.key = ++sandbox->row.last_exec_key;

@@ -1,5 +1,5 @@
-/* See wait.h. Called by the edges, on the loop. A wait is a watcher of the exec and a timer;
- * the timer is also what makes `done` come in a later turn where there is nothing to wait for. */
+/* See wait.h. Called by the edges, on the loop. A wait is a watcher of the exec and a timer; the
+ * timer also calls `done` in a later turn if there is nothing to wait for. */
 #include "core/exec/wait.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ struct exec_wait {
 	struct core *core;
 	struct exec *exec;
 	struct id sandbox;
-	uint64_t out_from, err_from; /* UINT64_MAX: that stream does not matter */
+	uint64_t out_from, err_from; /* UINT64_MAX: ignore that stream */
 	void (*done)(void *data, struct exec *exec, const struct error *error);
 	void *data;
 };

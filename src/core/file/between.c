@@ -1,5 +1,5 @@
-/* Copies between sandboxes: two operations, and what came from the one and was not yet taken by the
- * other. What is held is bounded by the reader's window, since its credit goes back only when the
+/* Copies between sandboxes: two operations, and the bytes that the reader has sent and the writer
+ * has not taken. The reader's window bounds these, since its credit is returned only when the
  * writer has taken the bytes. Called by the edges; never blocks. */
 #include "core/file/between.h"
 
@@ -12,13 +12,13 @@
 struct between {
 	struct id from_id, to_id;
 	char from_path[GUEST_PATH_MAX], to_path[GUEST_PATH_MAX], user[64];
-	uint32_t flags; /* of the writer */
+	uint32_t flags; /* flags of the writer */
 	bool recursive;
 	struct core *core;
 	struct principal principal;
-	struct file_operation_handle *from, *to; /* NULL: over, or not begun */
-	struct buffer left;                      /* came and was not taken */
-	bool read;                               /* all has come */
+	struct file_operation_handle *from, *to; /* NULL: ended, or not begun */
+	struct buffer left;                      /* bytes that the writer has not taken yet */
+	bool read;                               /* the reader has sent everything */
 	void (*done)(void *data, uint64_t bytes, const struct error *error);
 	void *data;
 };
@@ -40,7 +40,7 @@ void between_cancel(struct between *between)
 	between_free(between);
 }
 
-/* `side` NULL: on neither. */
+/* `side` NULL: neither side. */
 static void fail(struct between *between, const char *side, const struct id *sandbox,
 		 const struct error *why)
 {
@@ -61,7 +61,7 @@ static void fail_to(struct between *between, const struct error *error)
 	fail(between, "in the target", &between->to_id, error);
 }
 
-/* Gives the writer what is there; false when that ended the copy. */
+/* Gives the writer the waiting bytes; false if that ended the copy. */
 static bool pump(struct between *between)
 {
 	struct error error;
@@ -117,7 +117,7 @@ static void writer_credit(struct file_operation_handle *handle)
 		(void)pump(between);
 }
 
-/* RESULT of a write is u64 bytes, of an unpack u64 entries, u64 bytes, u64 skipped. */
+/* The RESULT of a write is u64 bytes, that of an unpack u64 entries, u64 bytes, u64 skipped. */
 static void writer_done(struct file_operation_handle *handle, const void *result, size_t size,
 			const struct error *error)
 {
@@ -153,8 +153,8 @@ static struct bytes bytes_of(const char *text)
 	return (struct bytes){(const uint8_t *)text, strlen(text)};
 }
 
-/* One side's operation; -1 when that ended the copy. `entry`: the file whose mode and time the
- * writer gives to its copy; NULL for an archive, which names those of each file. */
+/* Begins one side's operation; -1 if that ended the copy. `entry`: the file whose mode and time the
+ * copy gets; NULL for an archive, which has those of each file. */
 static int begin(struct between *between, bool writer, enum file_operation operation,
 		 const struct file_entry *entry)
 {
@@ -188,7 +188,7 @@ static int begin(struct between *between, bool writer, enum file_operation opera
 	return -1;
 }
 
-/* What it is that is to be copied is known. */
+/* The type of the source is known. */
 static void looked(struct file_operation_handle *handle, const void *result, size_t size,
 		   const struct error *error)
 {

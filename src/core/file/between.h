@@ -1,5 +1,6 @@
-/* A file or a directory from one sandbox into another: read (or packed) in the one and written (or
- * unpacked) in the other, streamed through the daemon no faster than the slower of the two. */
+/* Copies a file or a directory from one sandbox into another: it is read (or packed) in one and
+ * written (or unpacked) in the other, streamed through the daemon at the speed of the slower
+ * one. */
 #pragma once
 
 #include "core/file/files.h"
@@ -7,19 +8,19 @@
 struct between;
 
 struct between_spec {
-	const struct principal *principal; /* who asks: for the activity */
-	struct sandbox *from, *to;         /* ready, both */
+	const struct principal *principal; /* the caller, for the activity */
+	struct sandbox *from, *to;         /* both are ready */
 	const char *from_path, *to_path;
-	const char *user; /* in both; "" = root */
-	bool recursive;   /* a directory may be copied */
+	const char *user; /* in both sandboxes; "" = root */
+	bool recursive;   /* allows a directory */
 	bool no_replace, parents;
 };
 
-/* A file appears in the other sandbox whole or not at all; of a directory that fails half way what
- * came is there. Calls back once, with the bytes of the files, or with an error that says on which
- * side it was. */
+/* A file appears in the other sandbox whole or not at all; of a directory whose copy fails half
+ * way, the copied files stay. Calls back once, with the bytes of the files, or with an error that
+ * names the side on which it occurred. */
 NODISCARD int between_start(const struct between_spec *spec,
 			    void (*done)(void *data, uint64_t bytes, const struct error *error),
 			    void *data, struct between **ret_between, struct error *error);
-/* Nothing is called back any more; both sides end. */
+/* Nothing is called back any more; both operations are cancelled. */
 void between_cancel(struct between *between);

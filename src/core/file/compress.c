@@ -1,5 +1,6 @@
-/* zstd streams in libuv's thread pool. While a piece is worked on the thread has the contexts, the
- * working input and the output; the loop has everything else. Called by the edges; never blocks. */
+/* zstd streams in libuv's thread pool. While a piece is processed, the thread owns the contexts,
+ * the working input and the output; the loop owns everything else. Called by the edges; never
+ * blocks. */
 #include "core/file/compress.h"
 
 #include <stdlib.h>
@@ -17,19 +18,19 @@ struct compression {
 	uv_loop_t *loop;
 	struct compression_callbacks callbacks;
 	void *data;
-	ZSTD_CCtx *compressor; /* one of the two */
+	ZSTD_CCtx *compressor; /* one of the two is set */
 	ZSTD_DCtx *decompressor;
-	struct buffer fed;     /* not yet begun with */
-	struct buffer working; /* from working_at on */
+	struct buffer fed;     /* input that waits */
+	struct buffer working; /* input in work, from working_at on */
 	size_t working_at;
 	char *output; /* OUTPUT_SIZE */
 	size_t output_size;
-	bool ending; /* no more is fed */
-	bool last;   /* `working` is the end */
-	bool more;   /* there may be output without input */
+	bool ending; /* there is no further input */
+	bool last;   /* `working` has the end */
+	bool more;   /* there may be output without further input */
 	bool in_frame;
 	bool running, held, done, freed;
-	const char *broken; /* what is wrong with it */
+	const char *broken; /* what is wrong with the stream */
 };
 
 static int streams;
@@ -66,7 +67,7 @@ int compression_new(uv_loop_t *loop, enum compression_direction direction,
 	    .fed = BUFFER(COMPRESSION_INPUT_MAX),
 	    .working = BUFFER(COMPRESSION_INPUT_MAX),
 	    .output = malloc(OUTPUT_SIZE),
-	    /* An empty stream is no zstd stream. */
+	    /* An empty stream is not a valid zstd stream. */
 	    .in_frame = true,
 	};
 	streams++;
@@ -113,7 +114,7 @@ static size_t work_decompress(struct compression *compression, ZSTD_inBuffer *in
 		size_t left = ZSTD_decompressStream(compression->decompressor, out, in);
 		if (ZSTD_isError(left))
 			return left;
-		/* A call that had nothing to do says nothing about where it stands. */
+		/* A call without input or output says nothing about the position in the frame. */
 		if (in->pos > input || out->pos > output)
 			compression->in_frame = left > 0;
 		compression->more = out->pos == out->size;
@@ -160,7 +161,7 @@ static void worked(uv_work_t *request, int status)
 	size_t consumed = 0;
 	if (!running)
 		compression->broken = "the daemon ends";
-	/* A callback may free it: that waits until we are through. */
+	/* A callback may free it: the free is delayed until all callbacks are done. */
 	if (!compression->freed && compression->output_size > 0)
 		compression->callbacks.output(compression->data, compression->output,
 					      compression->output_size);

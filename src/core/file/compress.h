@@ -1,9 +1,10 @@
-/* zstd, one stream in one direction, worked in libuv's thread pool: the loop only hands bytes over
- * and takes what came of them. Bounded: a stream holds what it was fed and not yet worked through
- * (the feeder waits for `consumed`), and one piece of output.
+/* zstd, one stream in one direction, processed in libuv's thread pool: the loop only passes bytes
+ * in and takes the output. Bounded: a stream holds its unprocessed input (the feeder waits for
+ * `consumed`), and one piece of output.
  *
- * What is decompressed is hostile: a frame whose window is larger than 8 MiB is refused. How much a
- * little input may become is not bounded here, since nothing of it is kept: the consumer paces it.
+ * Input for decompression is hostile: a frame whose window is larger than 8 MiB is refused. The
+ * total size of the output is not bounded here, since none of it is kept: the consumer limits its
+ * speed.
  *
  * Callbacks come from the loop, never from within a function below. Each may free the stream. */
 #pragma once
@@ -18,7 +19,7 @@
 
 struct compression;
 
-/* So much may be fed before it is consumed. */
+/* The maximum of unconsumed input. */
 #define COMPRESSION_INPUT_MAX (2 * MIB)
 /* Streams at once, in one daemon. */
 #define COMPRESSIONS_MAX 16
@@ -26,17 +27,15 @@ struct compression;
 enum compression_direction { COMPRESS, DECOMPRESS };
 
 struct compression_callbacks {
-	/* The bytes are gone when it returns. */
+	/* The bytes are only valid during the call. */
 	void (*output)(void *data, const void *bytes, size_t size);
-	/* So many of the fed bytes are held no more. */
+	/* So many of the fed bytes were processed. */
 	void (*consumed)(void *data, size_t size);
-	/* Once: the end was worked through, or the stream is damaged or cut short
-	 * (ARCHIVE_INVALID).
-	 */
+	/* Once: the end was processed, or the stream is damaged or truncated (ARCHIVE_INVALID). */
 	void (*done)(void *data, const struct error *error);
 };
 
-/* BUSY when there are too many. */
+/* BUSY if there are too many. */
 NODISCARD int compression_new(uv_loop_t *loop, enum compression_direction direction,
 			      const struct compression_callbacks *callbacks, void *data,
 			      struct compression **ret_compression, struct error *error);
@@ -47,5 +46,5 @@ NODISCARD int compression_feed(struct compression *compression, const void *data
 			       struct error *error);
 /* No more input comes. */
 void compression_finish(struct compression *compression);
-/* While it is held no more output comes than what is under way. */
+/* hold: no new output is made until it is lifted; output in work still comes. */
 void compression_hold(struct compression *compression, bool hold);

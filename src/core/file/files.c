@@ -1,6 +1,7 @@
-/* File operations: moved to and from the init, with credit both ways. Called by the edges and by
- * core/sandbox/link.c; never blocks, touches no host path. A handle stays in its sandbox's list
- * until the init has answered, cancelled or not, since until then its id is not free. */
+/* File operations: sends them to the init and receives their data, with credit both ways. Called by
+ * the edges and by core/sandbox/link.c; never blocks, touches no host path. A handle stays in its
+ * sandbox's list until the init has answered, even if it was cancelled, since until then its id is
+ * in use. */
 #include "core/file/files.h"
 
 #include <stdlib.h>
@@ -10,10 +11,10 @@
 #include "base/log.h"
 #include "core/core_private.h"
 
-/* Credit goes back in pieces of this size: often enough that the sender never stands still. */
+/* Credit is returned in steps of this size, so that the sender need not pause. */
 #define CREDIT_STEP (FILE_WINDOW / 4)
-/* How long an init may do nothing that is seen here about an operation whose turn is its own. What
- * walks a tree or flushes a file to the disk says nothing until it is done. */
+/* How long an init may make no visible progress with an operation when it is its turn. An init that
+ * walks a tree or flushes a file to the disk sends nothing until that is done. */
 #define QUIET_MAX (30 * NSEC_PER_SEC)
 #define QUIET_LONG_MAX (600 * NSEC_PER_SEC)
 
@@ -22,19 +23,19 @@ struct file_operation_handle {
 	struct sandbox *sandbox;
 	uint64_t id;
 	uint8_t operation; /* enum file_operation */
-	int64_t heard;     /* CLOCK_BOOTTIME: since when we wait for the init */
+	int64_t heard;     /* CLOCK_BOOTTIME: since when the daemon waits for the init */
 	struct file_callbacks callbacks;
 	void *data;
 	uint64_t send_credit;   /* DATA bytes that we may send */
 	uint64_t window;        /* DATA bytes that the init may send */
-	uint64_t unconfirmed;   /* given out with on_data, file_credit() has not come */
-	uint64_t unreturned;    /* confirmed, but not told the init yet */
-	struct file_note *note; /* NULL, or what the activity is told of it */
+	uint64_t unconfirmed;   /* passed to on_data; file_credit() has not come yet */
+	uint64_t unreturned;    /* confirmed, but not yet reported to the init */
+	struct file_note *note; /* NULL, or the entry for the activity */
 	bool write_ended, data_ended;
-	bool cancelled; /* nobody is told any more */
+	bool cancelled; /* the caller is not called any more */
 	bool answering; /* on_done is being called */
-	bool wanted;    /* file_write() was refused for the link's queue */
-	bool looks_on;  /* it is no activity */
+	bool wanted;    /* file_write() was refused because the link's queue was full */
+	bool looks_on;  /* it is a watch: no activity */
 };
 
 static int broken(struct error *error, const char *what)
@@ -159,7 +160,7 @@ void file_credit(struct file_operation_handle *handle, uint32_t bytes)
 	uint8_t room[4];
 	struct writer writer = writer_on(room, sizeof(room));
 	struct error error;
-	/* No more than was handed out, whatever the caller counts. */
+	/* At most what was passed on, whatever the caller counts. */
 	bytes = (uint32_t)MIN(bytes, handle->unconfirmed);
 	handle->unconfirmed -= bytes;
 	handle->unreturned += bytes;
@@ -169,7 +170,7 @@ void file_credit(struct file_operation_handle *handle, uint32_t bytes)
 	write_u32(&writer, (uint32_t)handle->unreturned);
 	if (sandbox_send(handle->sandbox, FRAME_CREDIT, handle->id, room, sizeof(room), NULL, 0,
 			 &error) < 0)
-		return; /* the link is gone: `on_done` will say so */
+		return; /* the link has failed: `on_done` will report it */
 	handle->window += handle->unreturned;
 	handle->unreturned = 0;
 }
@@ -230,7 +231,7 @@ static void finish(struct file_operation_handle *handle, const void *result, siz
 		   const struct error *error)
 {
 	handle->answering = true;
-	/* Out of the list first: the callback may begin other operations. */
+	/* Removed from the list first: the callback may begin other operations. */
 	list_remove(&handle->link);
 	file_note_done(handle->sandbox, TAKE_PTR(handle->note), handle->operation, result, size,
 		       error);
@@ -285,7 +286,7 @@ void file_fail_all(struct sandbox *sandbox, const struct error *why)
 		       NULL, 0, &error);
 }
 
-/* How long the init may still be quiet about it; none while it is somebody else's turn. */
+/* How long the init may stay silent about this operation; no limit while it waits for us. */
 static int64_t patience(const struct file_operation_handle *handle)
 {
 	switch ((enum file_operation)handle->operation) {
@@ -296,7 +297,7 @@ static int64_t patience(const struct file_operation_handle *handle)
 	case FILE_UNPACK:
 		if (handle->write_ended)
 			return QUIET_LONG_MAX;
-		/* Else the data that we send is missing, not the init's credit. */
+		/* Credit left: the init waits for our data. */
 		return handle->send_credit > 0 ? INT64_MAX : QUIET_MAX;
 	case FILE_READ:
 	case FILE_STAT:
@@ -314,13 +315,14 @@ static int64_t patience(const struct file_operation_handle *handle)
 	case FILE_GREP:
 	case FILE_REPLACE:
 	case FILE_PACK:
-		/* The consumer has not taken what came: there is no credit to go on with. */
+		/* The consumer has not taken the data: the init has no credit to continue. */
 		return handle->unconfirmed > 0 ? INT64_MAX : QUIET_LONG_MAX;
 	}
 	return handle->unconfirmed > 0 ? INT64_MAX : QUIET_MAX;
 }
 
-/* Told as failed; it stays in the list as a cancelled one until the init has answered. */
+/* Reports a failure; the handle stays in the list as a cancelled one until the init has
+ * answered. */
 static void give_up(struct file_operation_handle *handle)
 {
 	struct error error;
@@ -341,7 +343,7 @@ int64_t file_check(struct sandbox *sandbox, int64_t now)
 	if (sandbox->row.paused_wall != 0)
 		return next;
 	bool again = true;
-	/* A callback may end or begin others. */
+	/* A callback may end or begin other operations. */
 	while (again) {
 		again = false;
 		next = INT64_MAX;
@@ -351,7 +353,8 @@ int64_t file_check(struct sandbox *sandbox, int64_t now)
 			if (handle->cancelled || handle->operation == FILE_WATCH)
 				continue;
 			int64_t quiet = patience(handle);
-			/* Nobody wakes us when the turn changes: looked at now and then. */
+			/* No event tells when it is the init's turn, so this is checked
+			 * periodically. */
 			int64_t until = now + QUIET_MAX;
 			if (quiet != INT64_MAX)
 				until = handle->heard + quiet;
@@ -375,7 +378,7 @@ void file_clock_goes_on(struct sandbox *sandbox)
 
 void file_drained(struct sandbox *sandbox)
 {
-	/* A callback may not free a handle here: only an answer does. */
+	/* A callback cannot free a handle here: only an answer of the init does. */
 	list_each (&sandbox->operations, node) {
 		struct file_operation_handle *handle =
 		    list_entry(node, struct file_operation_handle, link);

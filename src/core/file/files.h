@@ -1,6 +1,6 @@
-/* File operations in a sandbox: one at a time per handle, streaming both ways with credit. The
- * operations and what each carries are enum file_operation in proto/init_messages.h; this file only
- * moves them. Nothing here touches a host path. */
+/* File operations in a sandbox: each handle is one operation, streaming both ways with credit. enum
+ * file_operation in proto/init_messages.h defines the operations and their data; this file only
+ * transports them. Nothing here touches a host path. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,13 +12,12 @@
 struct file_operation_handle;
 
 struct file_callbacks {
-	/* A DATA frame. Its credit is returned with file_credit() when the consumer has taken it.
-	 */
+	/* A DATA frame. Return its credit with file_credit() when the consumer has taken it. */
 	void (*on_data)(struct file_operation_handle *handle, const void *data, size_t size);
 	/* file_write() may take more. */
 	void (*on_credit)(struct file_operation_handle *handle);
-	/* Once, last: the RESULT's payload, or error (TIMED_OUT when the init did nothing about it
-	 * for too long). The handle is gone when it returns. */
+	/* Once, last: the RESULT's payload, or error (TIMED_OUT if the init made no progress for
+	 * too long). The handle is freed after the call. */
 	void (*on_done)(struct file_operation_handle *handle, const void *result, size_t size,
 			const struct error *error);
 };
@@ -29,16 +28,16 @@ NODISCARD int file_start(struct sandbox *sandbox, const struct principal *princi
 			 void *data, struct file_operation_handle **ret_handle,
 			 struct error *error);
 void *file_data(const struct file_operation_handle *handle);
-/* Takes up to the credit; returns how many bytes. */
+/* Takes bytes up to the credit; returns how many. */
 NODISCARD ssize_t file_write(struct file_operation_handle *handle, const void *data, size_t size,
 			     struct error *error);
 NODISCARD int file_write_end(struct file_operation_handle *handle, struct error *error);
 void file_credit(struct file_operation_handle *handle, uint32_t bytes);
-/* on_done is not called any more; the handle is gone for the caller. */
+/* on_done is not called any more; the caller must not use the handle any more. */
 void file_cancel(struct file_operation_handle *handle);
-/* Only looks on (a watch): the sandbox may be idle beside it. */
+/* The operation is a watch: the sandbox may be idle beside it. */
 void file_look_on(struct file_operation_handle *handle);
-/* Is there an operation that is more than that? */
+/* Is there an operation that is not a watch? */
 bool file_any_active(const struct sandbox *sandbox);
 
 /* Called by core/sandbox/link.c. */

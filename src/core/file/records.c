@@ -121,7 +121,7 @@ int file_outcome_read(uint8_t operation, const void *result, size_t size,
 	case FILE_WATCH:
 	case FILE_PACK:
 	case FILE_UNPACK:
-		reader.at = reader.size; /* nothing that is told */
+		reader.at = reader.size; /* nothing that is reported */
 		break;
 	}
 	if (reader_finish(&reader) < 0)

@@ -1,6 +1,6 @@
-/* See tasks.h: stat, list, glob, grep, with their records. A walk is one list after the other,
- * breadth first, with a bound on the directories that it enters. Called by the edges, on the loop;
- * everything waits through the callbacks of files.h. */
+/* See tasks.h: stat, list, glob, grep, with their records. A walk lists one directory after the
+ * other, breadth first, with a maximum of directories. Called by the edges, on the loop; everything
+ * waits through the callbacks of files.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define WALK_DIRECTORIES_MAX 4096
 
-/* A directory of a walk, by its path below the place. */
+/* A directory of a walk, by its path below the starting place. */
 struct directory {
 	struct list link;
 	uint32_t depth;
@@ -23,7 +23,7 @@ static void tell(struct file_task *task, const struct error *error)
 	task->records.done(task->data, task->told, task->cut, error);
 }
 
-/* Never more than was asked for, whatever an init sends. */
+/* Never more than requested, whatever an init sends. */
 static bool tell_entry(void *data, const struct file_entry *entry)
 {
 	struct file_task *task = data;
@@ -42,7 +42,7 @@ static bool tell_match(void *data, const struct file_match *match)
 	return task->records.match(task->data, match) && !task->over;
 }
 
-/* The owner has enough. */
+/* The owner has stopped the records. */
 static void stop(struct file_task *task)
 {
 	task->cut = true;
@@ -118,7 +118,7 @@ static void release_directories(struct file_task *task)
 	}
 }
 
-/* The one that is being listed is the first: how deep is what is in it? */
+/* The directory that is being listed is the first one. */
 static struct directory *listed(struct file_task *task)
 {
 	return list_entry(task->directories.next, struct directory, link);
@@ -165,7 +165,7 @@ static bool walk_data(struct file_task *task, const void *bytes, size_t size)
 	return result >= 0;
 }
 
-/* Lists the first directory; an error where that cannot be begun. */
+/* Lists the first directory; an error if that fails to begin. */
 static int walk_next(struct file_task *task, struct error *error)
 {
 	char path[GUEST_PATH_MAX];
@@ -176,14 +176,14 @@ static int walk_next(struct file_task *task, struct error *error)
 				 GUEST_PATH_MAX - 1);
 	task->request.path = text_bytes(path);
 	task->request.limit = task->limit - (uint32_t)MIN(task->told, task->limit - 1);
-	/* What became a link meanwhile is not followed. */
+	/* A directory that has become a link meanwhile is not followed. */
 	task->request.flags = directory->path[0] ? FILE_NO_FOLLOW : 0;
 	int result = file_task_begin(task, error);
 	task->request.path = text_bytes(task->path);
 	return result;
 }
 
-/* One below that cannot be looked into is left out; the walk says that it is not whole. */
+/* A directory below that cannot be read is skipped; the walk is then marked as cut. */
 static bool can_skip(const struct directory *directory, const struct error *error)
 {
 	return directory->path[0] &&

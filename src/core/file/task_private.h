@@ -1,5 +1,5 @@
-/* What tasks.c and search.c share: a task is one or several operations, one after the
- * other, and callbacks of its owner in the name of who asked for it. */
+/* What tasks.c and search.c share: a task is one or several operations, one after the other, with
+ * callbacks to its owner in the name of the original caller. */
 #pragma once
 
 #include "core/file/tasks.h"
@@ -8,10 +8,10 @@ struct file_task {
 	struct core *core;
 	struct id sandbox;
 	struct asker asker;
-	struct file_request request; /* of the operation under way; its texts are ours */
+	struct file_request request; /* of the current operation; the task owns its texts */
 	char *path;
-	struct file_operation_handle *handle; /* NULL: none is under way */
-	bool busy;                            /* in a step: it is freed after that, not in it */
+	struct file_operation_handle *handle; /* NULL: no operation is under way */
+	bool busy;                            /* in a step: it is freed after the step */
 	bool over;                            /* the owner was told, or has cancelled it */
 
 	/* The steps. Each may begin the next operation, or call file_task_over(). */
@@ -21,11 +21,11 @@ struct file_task {
 			const struct error *error);
 	/* Calls the owner's `done` with an error; NULL: with the result. */
 	void (*tell)(struct file_task *task, const struct error *error);
-	void (*release)(struct file_task *task); /* NULL, or frees what is beside it */
+	void (*release)(struct file_task *task); /* NULL, or frees additional data */
 
 	void *data;
 	union {
-		void *any; /* enum file_operation says which */
+		void *any; /* by enum file_operation */
 		void (*content)(void *data, const struct file_content *content,
 				const struct error *error);
 		void (*written)(void *data, uint64_t written, bool created,
@@ -45,22 +45,22 @@ struct file_task {
 
 	/* search.c */
 	struct file_records records;
-	struct list directories; /* struct directory: those that are still to be listed */
+	struct list directories; /* struct directory: still to be listed */
 	uint32_t directory_count;
 	uint32_t depth, limit;
 	uint64_t told;
 	bool cut;
 };
 
-/* Makes one for that place; nothing is under way yet. NULL with INVALID. */
+/* Makes a task for that place; it does not begin anything. NULL with INVALID. */
 struct file_task *file_task_new(struct sandbox *sandbox, const struct file_place *place, void *data,
 				struct error *error);
 void file_task_free(struct file_task *task);
 /* Begins request.operation. */
 NODISCARD int file_task_begin(struct file_task *task, struct error *error);
-/* The same for the first one of a task: frees it on failure. */
+/* The same for the first operation of a task: frees the task on failure. */
 NODISCARD int file_task_first(struct file_task *task, struct file_task **ret_task,
 			      struct error *error);
-/* Tells the owner, once; what is under way is cancelled. In a step. */
+/* Calls the owner's `done`, once; cancels the current operation. Only in a step. */
 void file_task_over(struct file_task *task, const struct error *error);
 struct bytes text_bytes(const char *text);

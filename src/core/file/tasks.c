@@ -1,6 +1,6 @@
-/* See tasks.h: the life of a task, and what reads, writes and changes files; what looks for
- * them is in search.c. Called by the edges, on the loop; everything waits through the
- * callbacks of files.h. */
+/* See tasks.h: the life of a task, and the tasks that read, write and change files; the searches
+ * are in search.c. Called by the edges, on the loop; everything waits through the callbacks of
+ * files.h. */
 #include "core/file/tasks.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "core/core_private.h"
 #include "core/file/task_private.h"
 
-/* So many places more than are expected, and no more are counted. */
+/* The count stops at so many places above the expected number. */
 #define COUNTED_BEYOND UINT64_C(1000)
 
 /* --- the life of a task --- */
@@ -60,7 +60,7 @@ void file_task_free(struct file_task *task)
 	free(task);
 }
 
-/* What every callback of an operation does after its step. */
+/* Called at the end of every callback of an operation, after its step. */
 static void task_step_done(struct file_task *task)
 {
 	task->busy = false;
@@ -167,7 +167,7 @@ static void read_tell(struct file_task *task, const struct error *error)
 	    .file_size = task->result,
 	    .more = task->bytes.size > task->max,
 	};
-	/* One of /proc has no size, and one that grows has an old one. */
+	/* A file of /proc has no size, and the size of a growing file is old. */
 	if (task->bytes.size > 0)
 		content.file_size = MAX(task->result, task->offset + task->bytes.size);
 	task->done.content(task->data, error ? NULL : &content, error);
@@ -193,7 +193,7 @@ int file_read_whole(struct sandbox *sandbox, const struct file_place *place, uin
 	struct file_task *task = file_task_new(sandbox, place, data, error);
 	if (!task)
 		return -1;
-	/* One byte more than is wanted tells whether there are more. */
+	/* Reads one byte more than requested, to know whether there are more. */
 	task->request.operation = FILE_READ;
 	task->request.offset = offset;
 	task->request.length = max + 1;
@@ -225,7 +225,7 @@ static void write_pump(struct file_task *task)
 	}
 	if (task->at < task->bytes.size)
 		return;
-	task->at++; /* its end is told once */
+	task->at++; /* its end is reported once */
 	if (file_write_end(task->handle, &error) < 0)
 		file_task_over(task, &error);
 }
@@ -242,7 +242,7 @@ static void write_done(struct file_task *task, const struct file_outcome *outcom
 	file_task_over(task, error);
 }
 
-/* Was it there before? One that may not be looked at may perhaps be written. */
+/* Did the file exist before? A file whose stat is refused may still be writable. */
 static void write_looked(struct file_task *task, const struct file_outcome *outcome,
 			 const struct error *error)
 {
@@ -279,7 +279,7 @@ int file_write_whole(struct sandbox *sandbox, const struct file_place *place, co
 		return -1;
 	task->bytes = BUFFER(FILE_WHOLE_MAX);
 	if (size > 0 && buffer_append(&task->bytes, bytes, size) < 0)
-		abort(); /* its maximum was looked at */
+		abort(); /* its maximum was checked */
 	task->mode = mode;
 	task->append = append;
 	task->request.operation = FILE_STAT;
@@ -320,7 +320,8 @@ static void replace_request(struct file_task *task)
 	task->on_done = replace_done;
 }
 
-/* The places are counted before anything is changed; above what is expected not all of them. */
+/* Compares the number of places before anything is changed; if there are too many, not all were
+ * counted. */
 static void replace_counted(struct file_task *task, const struct file_outcome *outcome,
 			    const struct error *error)
 {
@@ -360,7 +361,7 @@ static bool count_data(struct file_task *task, const void *bytes, size_t size)
 		replace_counted(task, NULL, NULL);
 		return true;
 	}
-	/* What may be the beginning of another one stays. */
+	/* Keeps a possible beginning of another place. */
 	size_t kept = MIN(task->bytes.size - at, length - 1);
 	buffer_consume(&task->bytes, task->bytes.size - kept);
 	return true;
@@ -423,7 +424,7 @@ int file_change(struct sandbox *sandbox, const struct principal *principal,
 	task->on_done = change_done;
 	task->tell = change_tell;
 	task->done.plain = done;
-	/* Its texts are the caller's: only until it has begun. */
+	/* The texts belong to the caller and are only valid until the operation has begun. */
 	int result = file_task_first(task, ret_task, error);
 	if (result == 0)
 		task->request =

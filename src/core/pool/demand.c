@@ -1,4 +1,4 @@
-/* Demand: which shapes were asked for lately, and how many members of each there should be. Called
+/* Demand: which shapes were requested lately, and how many members of each there should be. Called
  * by pool.c; reads the host's memory, does not block. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The pool as a whole: which members are given away, kept, made. See pool.h. Called by
+/* The pool as a whole: which members are used, kept, made. See pool.h. Called by
  * core/sandbox/create.c, reconcile.c, core.c and timers.c; blocks for the store only. */
 #include "core/pool/pool.h"
 
@@ -214,7 +214,7 @@ struct pooled *pool_take(struct core *core, const struct sandbox_row *row)
 	if (!row_can_be_pooled(row))
 		return NULL;
 	pool_count_demand(core, row, now);
-	/* A failed member is not tried again for each create. */
+	/* After a failure not every create tries to make a member. */
 	if (pool->back_off == 0)
 		pool_refill_at(core, pool->quiet_until);
 	list_each (&pool->members, node) {

@@ -1,7 +1,7 @@
-/* The pool: sandboxes that nobody owns yet. Each is an ordinary sandbox on the host: booted,
- * connected, configured and hardened, with the id, host name and socket that it will keep. A create
- * that fits a member gets it in one transaction, without a request to the spawner or the init. All
- * tiers have a pool.
+/* The pool: sandboxes without an owner. Each is an ordinary sandbox on the host: booted, connected,
+ * configured and hardened, with the id, host name and socket that it will keep. A create that fits
+ * a member gets it in one transaction, without a request to the spawner or the init. All tiers have
+ * a pool.
  *
  * Members have a table in the store and a list of their own: lists, budgets, admission, metering,
  * events, backups and the idle exit do not see them.
@@ -10,7 +10,7 @@
  * configuration and template. Its init ends it after ten minutes without a daemon. The daemon
  * renews that time, and destroys its members when it is told to end.
  *
- * Their number is what the configuration demands, or as many as were asked for lately, but never
+ * Their number is the configured size, or the number of recent creates if that is larger, but never
  * more than the configured maximum, and never more than memory and uid ranges allow. They are made
  * one at a time, while no create is under way. */
 #pragma once
@@ -35,7 +35,7 @@ void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row);
  * yet gave it away first. */
 NODISCARD int pool_write_given(struct pooled *pooled, const struct sandbox_row *row,
 			       struct error *error);
-/* Does the row ask for other cpu or pids than the member has? */
+/* Does the row request other cpu or pids than the member has? */
 bool pool_differs(const struct pooled *pooled, const struct sandbox_row *row);
 
 /* At start-up: the rows; then every sandbox that the spawner listed. True if it is a member, which
@@ -51,8 +51,8 @@ void pool_counted(struct core *core, const struct id *id, const struct spawn_cou
 bool pool_ended(struct core *core, const struct id *id);
 /* The configuration has changed: all members are destroyed, and others are made. */
 void pool_configure(struct core *core);
-/* For timers.c: makes, renews or destroys what is due; returns when to call again (CLOCK_BOOTTIME).
- */
+/* For timers.c: makes, renews or destroys due members; returns when to call again
+ * (CLOCK_BOOTTIME). */
 int64_t pool_tend(struct core *core, int64_t now);
 
 /* Destroys all members and makes no others. `done` is called when they are gone or after two
@@ -60,5 +60,5 @@ int64_t pool_tend(struct core *core, int64_t now);
 void pool_end(struct core *core, void (*done)(void *data), void *data);
 /* The next daemon keeps them: connections are closed, nothing else changes. */
 void pool_let_go(struct core *core);
-/* Frees all that this daemon knows of them. */
+/* Frees all data about the members. */
 void pool_stop(struct core *core);

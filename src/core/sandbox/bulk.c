@@ -14,7 +14,7 @@
 
 struct bulk {
 	struct core *core;
-	struct principal principal; /* who asked for all of it: each step is in that name */
+	struct principal principal; /* the caller: each step is in its name */
 	enum bulk_action action;
 	uint32_t drain_seconds;
 	bool drain_delete, dry_run;

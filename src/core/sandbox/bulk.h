@@ -26,7 +26,7 @@ struct bulk_spec {
 
 struct bulk_result {
 	struct id id;   /* unset: no such sandbox */
-	char name[128]; /* its name, or the text that was asked for */
+	char name[128]; /* its name, or the requested text */
 	uint32_t state; /* enum sandbox_state, after the action */
 	struct error error;
 };

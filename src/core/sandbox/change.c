@@ -1,6 +1,6 @@
 /* Changes an existing sandbox: its name, labels, metadata, times, options and limits. A change is
- * done whole or not at all: everything is checked first; new limits go to the spawner before the
- * row is written, and the old ones again when the row cannot be written. Called by the edges;
+ * made completely or not at all: everything is checked first; new limits go to the spawner before
+ * the row is written, and the old ones again when the row cannot be written. Called by the edges;
  * blocks for the store only. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 /* A checked change. Its strings are owned until they move into the row. */
 struct prepared {
 	struct core *core;
-	struct asker asker; /* who is recorded when the spawner has answered */
+	struct asker asker; /* the caller, recorded when the spawner has answered */
 	struct id id;
 	struct sandbox_change change; /* its pointers are not used after the check */
 	char *name, *metadata, *labels;
@@ -83,7 +83,7 @@ static int prepare_pairs(struct sandbox *sandbox, const struct principal *princi
 	return result;
 }
 
-/* A default time-out ends when a client says in another way how long the sandbox lives. */
+/* Removes a default time-out when a client sets the sandbox's life in another way. */
 static void prepare_default_timeout(const struct sandbox *sandbox, struct sandbox_change *change)
 {
 	bool stays = change->options_mask & change->options & OPTION_PERSISTENT;

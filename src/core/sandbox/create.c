@@ -47,7 +47,7 @@ void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_mes
 	}
 }
 
-/* Keeps what the spawner tells about a boot. */
+/* Keeps the spawner's data about a boot. */
 void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 {
 	memcpy(sandbox->row.limit_reasons, reply->created.limit_reasons,
@@ -189,7 +189,7 @@ static void on_limits(const struct sandbox_answer *answer)
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current || sandbox->row.state != SANDBOX_CREATING)
 		return;
-	/* The client was told that it failed: the next daemon removes it. */
+	/* The client got an error: the next daemon removes it. */
 	if (sandbox->core->private->let_go)
 		return;
 	if (answer->error) {
@@ -203,14 +203,14 @@ static void on_limits(const struct sandbox_answer *answer)
 
 static void create_tell_given(struct sandbox *sandbox)
 {
-	/* If it has been deleted, its end tells the caller. */
+	/* If it has been deleted, its end answers the caller. */
 	if (sandbox->row.state == SANDBOX_DELETING)
 		return;
 	create_told(sandbox, NULL);
 	boot_own(sandbox);
 }
 
-/* It runs; the caller is told in a later turn of the loop. */
+/* It runs; the caller gets its answer in a later turn of the loop. */
 static void create_give_at_once(struct sandbox *sandbox)
 {
 	boot_entered(sandbox);

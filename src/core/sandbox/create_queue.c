@@ -172,7 +172,7 @@ static void queued_begin(struct queued_create *queued)
 }
 
 /* Begins the first create of a workspace that may begin; the workspace then goes behind the others.
- * A create that the host has no room for keeps its place and delays only its own workspace. */
+ * A create for which the host has no room keeps its place and delays only its own workspace. */
 static bool queue_serve_one(struct core *core)
 {
 	list_each (&core->private->workspaces, node) {
@@ -211,7 +211,7 @@ void create_queue_turn(struct core *core)
 	core_later(core, queue_serve, core);
 }
 
-/* Finds why it waits now. False: it is the first and there is room. */
+/* Computes why it waits now. False: it is the first and there is room. */
 static bool queued_still_waits(struct core *core, const struct workspace *workspace,
 			       struct queued_create *queued, uint32_t position)
 {

@@ -11,7 +11,7 @@ struct sandbox;
 #define WAIT_MS_MAX (10u * 60 * 1000)
 #define QUEUE_ALL_MAX 4096 /* of all workspaces together */
 
-/* Whether a sandbox with these limits may be made now: the host's count, the workspace's budgets,
+/* May a sandbox with these limits be made now? Checks the host's count, the workspace's budgets,
  * the host's memory and disk. *ret_never: waiting will not help. */
 NODISCARD int create_admit(struct core *core, struct workspace *workspace,
 			   const struct limits *limits, bool *ret_never, struct error *error);

@@ -1,6 +1,6 @@
-/* deleting -> ended, from every state, and ends that nobody asked for. A destroy that fails is
- * tried again until it works: a row in `deleting` is a promise. Called by the edges, by timers.c
- * and when the spawner says that a sandbox's processes are gone; blocks for the store only. */
+/* deleting -> ended, from every state, and unrequested ends. A failed destroy is repeated until it
+ * succeeds: a row in `deleting` is a promise. Called by the edges, by timers.c and when the spawner
+ * says that a sandbox's processes are gone; blocks for the store only. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -28,7 +28,7 @@ static void sandbox_end(struct sandbox *sandbox)
 	if (sandbox_step(sandbox, SANDBOX_EVENT_DESTROYED, &error) < 0) {
 		log_error("%s; its end is written later", error.message);
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
-		/* What was asked for is done: only this row is left. */
+		/* The deletion itself is done: only this row is left. */
 		waiters_finish(waiters, NULL);
 		return;
 	}
@@ -74,7 +74,7 @@ void delete_answered(struct sandbox *sandbox, const struct error *error)
 
 static void on_destroyed(const struct sandbox_answer *answer)
 {
-	/* Its last counters are counted before its state changes. */
+	/* Its last counters are recorded before its state changes. */
 	if (answer->sandbox && answer->reply && !answer->error)
 		counters_take(answer->sandbox, &answer->reply->counters);
 	if (answer->sandbox && answer->sandbox->row.state == SANDBOX_DELETING)
@@ -107,7 +107,7 @@ int sandbox_delete(struct sandbox *sandbox, const struct principal *principal,
 	 * crashes, the next one finds a sandbox without files and ends it. */
 	sandbox_force_step(sandbox, SANDBOX_EVENT_DELETE);
 	sandbox->life->reconnect_at = 0;
-	/* Those who wait for another transition are told that it will not happen. */
+	/* Tells those who wait for another transition that it will not happen. */
 	waiters_finish(waiters, &cancelled);
 	waiter_append(sandbox, waiters, done, data, 0, false);
 	delete_send(sandbox);
@@ -122,7 +122,7 @@ void sandbox_delete_unasked(struct sandbox *sandbox, enum end_reason reason, con
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 
-/* Did its time-out end it? Not while no time passes for it: an init that was not told of the pause
+/* Did its time-out end it? Not while its clock stands still: an init that did not hear of the pause
  * may end it, and then its files stay. */
 static bool sandbox_past_deadline(const struct sandbox *sandbox, enum end_cause cause)
 {

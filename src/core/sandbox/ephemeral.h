@@ -1,11 +1,12 @@
-/* Sandboxes that end with a connection. One that carries the label `caisson.connection` with a name
- * lives as long as somebody of its workspace holds that name: a client's open connection does
- * (mcp/transport/lines.c). The name is made of the connection's id and of who says it: the id of
- * another's connection names nothing, and nobody who sees the label learns the id. A label that is
- * set to an id becomes the name for who sets it. When the client is gone it is deleted at once;
- * when nobody knows what became of the client (the daemon was restarted, a network broke) it has
- * EPHEMERAL_GRACE_SECONDS to come back with the same id. The label is in the row, so that the next
- * daemon knows it too; whoever takes it away keeps the sandbox. */
+/* Sandboxes that end with a connection. A sandbox with the label `caisson.connection` lives while a
+ * holder in its workspace holds that label's name: a client's open connection does
+ * (mcp/transport/lines.c). The name is derived from the connection's id and from its token or user:
+ * the id of another caller's connection gives another name, and the label does not reveal the id.
+ * If a client sets the label to an id, the label is replaced by the name for that client. When the
+ * client has ended, the sandbox is deleted at once; when the client's fate is unknown (the daemon
+ * was restarted, a network failed), it has EPHEMERAL_GRACE_SECONDS to reconnect with the same id.
+ * The label is in the row, so that the next daemon knows it too; removing the label keeps the
+ * sandbox. */
 #pragma once
 
 #include "core/sandbox/labels.h"
@@ -20,8 +21,8 @@ struct ephemeral_name {
 };
 struct ephemeral_name ephemeral_name(const struct principal *principal,
 				     const struct id *connection);
-/* Replaces the id in such a label by its name, which is kept in `room` as long as the pairs live.
- */
+/* Replaces the id in such a label by its name, which is stored in `room` and must live as long as
+ * the pairs. */
 void ephemeral_name_labels(const struct principal *principal, struct pair *pairs, size_t count,
 			   struct ephemeral_name *room);
 
@@ -35,8 +36,8 @@ struct ephemeral_hold {
 
 void ephemeral_hold(struct core *core, const struct principal *principal,
 		    const struct id *connection, struct ephemeral_hold *hold);
-/* gone: the client has ended, and its sandboxes are deleted; else they wait for it to come back.
- * Safe after a release and without a hold. Does nothing when the core ends. */
+/* gone: the client has ended, and its sandboxes are deleted; else they wait for the client to
+ * reconnect. Safe after a release and without a hold. Does nothing when the core ends. */
 void ephemeral_release(struct ephemeral_hold *hold, bool gone);
 
 /* Makes a create ephemeral; `room` becomes the spec's labels and must live as long as the spec. */

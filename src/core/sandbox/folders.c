@@ -1,6 +1,6 @@
-/* The folders that users gave to a sandbox. The daemon keeps their descriptors for a start after a
- * stop. After a restart of the daemon users give the same folders again: nobody else may open them.
- * Called by the edges and by boots; never blocks. */
+/* The folders that users granted to a sandbox. The daemon keeps their descriptors for a start after
+ * a stop. After a restart of the daemon users must give the same folders again, since only they can
+ * open them. Called by the edges and by boots; never blocks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "core/core_private.h"
 #include "proto/folder_grant.h"
 
-/* The longest part that an error shows of the command that gives them again. */
+/* The maximum that an error shows of the command that gives the folders again. */
 #define COMMAND_MAX 320
 
 /* A folder in the row. */

@@ -1,6 +1,6 @@
 /* Labels and metadata of a sandbox: checks, merging of changes, lookup. Both are packed
- * "key\0value\0..." in a row. Selectors choose by labels. Metadata is the user's own; values of
- * keys that begin with "secret." are never given back. */
+ * "key\0value\0..." in a row. Selectors use labels. Metadata is for the user; values of keys that
+ * begin with "secret." are never returned. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* Changes cpu, memory and processes of an existing sandbox. The row is written first, then the
- * spawner sets the limits. When it refuses, the row gets the old ones again; when the daemon dies
- * in between, the next one finds other limits on the host than in the row and sets them once more.
+ * spawner sets the limits. If it refuses, the row gets the old ones again. If the daemon dies in
+ * between, the next one finds that the limits on the host differ from the row, and sets them again.
  * Called by the edges and by reconcile.c; blocks for the store only. */
 #include <stdlib.h>
 #include <string.h>

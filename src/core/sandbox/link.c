@@ -74,7 +74,7 @@ static int link_send_configure(struct sandbox *sandbox, struct error *error)
 	const struct sandbox_row *row = &sandbox->row;
 	DONE_BUFFER struct buffer environment = BUFFER(EXEC_REQUEST_BYTES_MAX);
 	struct configure configure = {.deadline = sandbox->life->deadline};
-	/* A new sandbox has its id as host name, as a member of the pool has. */
+	/* A new sandbox has its id as host name, like a member of the pool. */
 	const char *name = row->name && row->state == SANDBOX_STARTING ? row->name : row->id.text;
 	if (text_copy(configure.hostname, sizeof(configure.hostname), name) < 0 ||
 	    environment_pack(row, &environment, &configure.environment_count) < 0)
@@ -272,7 +272,7 @@ static void on_connected(void *data, const struct hello_reply *reply)
 		boot_connected(sandbox, reply);
 		return;
 	}
-	/* It was deleted or stopped during its boot: only that goes on. */
+	/* It was deleted or stopped during its boot: only that transition continues. */
 	if (!reply->configured &&
 	    sandbox_action(sandbox, SANDBOX_EVENT_INIT_LOST) == SANDBOX_ACTION_NONE) {
 		link_drop(sandbox, NULL);
@@ -342,8 +342,8 @@ const struct guest_link_callbacks sandbox_link_callbacks = {
 };
 
 /* Was its init killed while it was paused? The kernel closes the sockets of such an init, then
- * waits for every process of its pid namespace; frozen processes of cgroup v1 do not end. So nobody
- * listens any more, but SPAWN_ENDED does not come until the rest is killed and thawed. */
+ * waits for every process of its pid namespace; frozen processes of cgroup v1 do not end. So no
+ * process listens any more, but SPAWN_ENDED does not come until the rest is killed and thawed. */
 static bool sandbox_dying_frozen(const struct sandbox *sandbox)
 {
 	return sandbox->row.state == SANDBOX_PAUSED && sandbox->life->refused >= REFUSED_MAX;

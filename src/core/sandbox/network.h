@@ -1,4 +1,4 @@
-/* What a sandbox may reach. Pure; nothing blocks. */
+/* The network of a sandbox. Pure; nothing blocks. */
 #pragma once
 
 #include <stdint.h>

@@ -6,14 +6,14 @@
  *                  └─────> deleting ─> ended          (deleting from every state,
  *                                                      stopping from paused too)
  *
- * running -> stopped happens by itself when the processes end (host reboot, init killed) and its
- * files are there. `ended` is the tombstone. A transition is written to the store before its effect
- * is begun; core_start() finishes or undoes what a crash left in a state that ends in -ing.
+ * running -> stopped also happens when the processes end unexpectedly (host reboot, init killed)
+ * and its files exist. `ended` is the tombstone. A transition is written to the store before its
+ * effect is begun; core_start() finishes or undoes what a crash left in a state that ends in -ing.
  *
  * timeout_seconds is absolute: at its deadline a sandbox is deleted, files included, whether it
- * runs or is stopped (stopping one saves its processes, not its place on the disk). For a paused
- * one no time passes: it is never deleted by its timer, and when it leaves pausing, paused or
- * resuming, to whatever state, its deadline has moved by as long as it was in them. */
+ * runs or is stopped (stopping one saves its processes, not its place on the disk). While it is
+ * paused, its time-out stands still: no timer deletes it, and when it leaves pausing, paused or
+ * resuming, its deadline moves by the time that it spent in these states. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,14 +39,14 @@ struct pair {
 	const char *key, *value;
 };
 
-/* What a create asks for. 0 and NULL stand for the configured default. Borrowed. */
+/* The request of a create. 0 and NULL mean the configured default. Borrowed. */
 struct sandbox_spec {
 	/* NULL, or called with the new id before its row is written, in the same transaction.
 	 * `data` is sandbox_create()'s; -1 with *error refuses the create. */
 	int (*named)(void *data, const struct id *id, struct error *error);
 	const char *name;
 	const char *template;
-	bool allow_substitute; /* `host` may stand for a template that is not installed */
+	bool allow_substitute; /* `host` may replace a template that is not installed */
 	enum tier tier;
 	enum network network;
 	struct limits limits;
@@ -61,7 +61,7 @@ struct sandbox_spec {
 	uint32_t wait_ms; /* wait so long for room; 0: not at all */
 };
 
-/* How a sandbox came to be; the numbers are in the store. */
+/* How a sandbox was made; the numbers are in the store. */
 enum create_origin { ORIGIN_COLD = 0, ORIGIN_POOL = 1, ORIGIN_COUNT };
 
 struct phase {
@@ -70,12 +70,12 @@ struct phase {
 };
 #define SANDBOX_PHASES_MAX (SPAWN_PHASES_MAX + 4)
 
-/* What the last pause of this daemon gave back to the host. */
+/* How much memory the last pause of this daemon returned to the host. */
 struct pause_report {
 	bool known;
 	bool complete; /* false: it was resumed, or RECLAIM took too long */
 	uint64_t memory_before, memory_after, microseconds;
-	char failure[96]; /* not `known`: why nothing was taken back; "": not tried */
+	char failure[96]; /* not `known`: why nothing was reclaimed; "": not tried */
 };
 
 struct sandbox {
@@ -92,7 +92,7 @@ struct sandbox {
 	uint32_t phase_count;
 	struct spawn_counters counters; /* last seen: core/counters.h */
 	struct pause_report pause;
-	struct sandbox_life *life; /* what core/ knows beside it: core_private.h */
+	struct sandbox_life *life; /* data of core/ beside it: core_private.h */
 };
 
 /* Calls back with `sandbox` when it runs (its init is configured), or with error. */
@@ -147,7 +147,7 @@ NODISCARD int sandbox_ready(struct sandbox *sandbox, const struct principal *pri
 struct sandbox_watcher {
 	struct list link;
 	void (*changed)(struct sandbox_watcher *watcher, struct sandbox *sandbox);
-	/* The daemon ends and the sandbox does not: the last call. */
+	/* The last call: the daemon ends, and the sandbox continues. */
 	void (*lost)(struct sandbox_watcher *watcher, const struct error *error);
 };
 void sandbox_watch(struct sandbox *sandbox, struct sandbox_watcher *watcher);
@@ -167,9 +167,9 @@ NODISCARD int sandbox_wait(struct sandbox *sandbox, enum wait_for what, uint32_t
 /* done will not be called. */
 void sandbox_wait_cancel(struct sandbox_wait *wait);
 
-/* It takes no new commands from now on. When those that run have ended, or the time is over, it is
- * stopped or, with then_delete, deleted, and done is called. A restarted daemon continues a drain.
- */
+/* Refuses new commands from now on. When the running ones have ended, or the time is over, it is
+ * stopped or, with then_delete, deleted, and done is called. A restarted daemon continues a
+ * drain. */
 NODISCARD int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
 			    uint32_t timeout_seconds, bool then_delete, SANDBOX_DONE,
 			    struct error *error);
@@ -180,7 +180,7 @@ bool sandbox_busy(const struct sandbox *sandbox);
 
 /* --- change.c --- */
 
-/* What to change; the rest stays. Borrowed for the length of the call. */
+/* The values to change; the others stay. Borrowed for the length of the call. */
 struct sandbox_change {
 	bool name_set;
 	const char *name;                     /* NULL: remove the name */
@@ -200,9 +200,9 @@ NODISCARD int sandbox_change(struct sandbox *sandbox, const struct principal *pr
 
 /* Asks the spawner for its counters; done when sandbox->counters is fresh. */
 NODISCARD int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error *error);
-/* New cpu, memory and pids; 0 = as it is. Valid at once if it runs or is paused, else from its next
- * start. Changes all or nothing; done: it is changed and stored. LIMIT_EXCEEDED if it uses more
- * memory than that and dropping caches does not help. */
+/* New cpu, memory and pids; 0 = unchanged. Valid at once if it runs or is paused, else from its
+ * next start. Changes all or nothing; done: it is changed and stored. LIMIT_EXCEEDED if it uses
+ * more memory than that and dropping caches does not help. */
 NODISCARD int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principal,
 				 const struct limits *limits, SANDBOX_DONE, struct error *error);
 /* A new absolute time-out from now; 0 = none. Stored, and sent to the init. */
@@ -215,11 +215,11 @@ NODISCARD int sandbox_check_may_exec(const struct sandbox *sandbox, struct error
 /* SANDBOX_STATE while it is being deleted, and afterwards. */
 NODISCARD int sandbox_check_kept(const struct sandbox *sandbox, struct error *error);
 
-/* By the name of an isolation: one of "auto,namespace,gvisor,vm". TIER_COUNT: there is none. */
+/* By the name of an isolation: one of "auto,namespace,gvisor,vm". TIER_COUNT: unknown. */
 enum tier sandbox_tier_parse(const char *isolation);
 const char *sandbox_state_name(enum sandbox_state state);
 const char *end_reason_name(enum end_reason reason);
 /* "cold" or "pool", of row.boot_origin. */
 const char *boot_mode_name(uint32_t origin);
-/* Seconds until its deadline; -1 when there is none. */
+/* Seconds until its deadline; -1 if it has none. */
 int64_t sandbox_expires_in(const struct sandbox_row *row);

@@ -1,5 +1,5 @@
-/* Checks what a create asks for: makes a row of it, or names the wrong field, its value and what is
- * allowed. Called by sandbox_create(); does not block. */
+/* Checks the request of a create: makes a row from it, or names the wrong field, its value and the
+ * allowed values. Called by sandbox_create(); does not block. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static int check_limits(const struct core *core, uint32_t tier, const struct lim
 	    .files = OR(asked->files, OR(defaults->files, SANDBOX_FILES_DEFAULT)),
 	};
 	uint64_t inodes_max = OR(maximum->inodes, SANDBOX_INODES_MAX);
-	/* A larger disk gets more inodes, unless a number of them is asked for. */
+	/* A larger disk gets more inodes, unless their number was requested. */
 	uint64_t inodes =
 	    MAX(OR(defaults->inodes, SANDBOX_INODES_DEFAULT), limits.disk / (16 * KIB));
 	limits.inodes = OR(asked->inodes, MIN(inodes, inodes_max));
@@ -140,8 +140,8 @@ static int check_timeouts(const struct config *config, const struct sandbox_spec
 {
 	uint32_t timeout = spec->timeout_seconds;
 	if (!spec->timeout_set && timeout == 0) {
-		/* The default time-out is for requests that do not say how long it lives: an idle
-		 * time-out or `persistent` says so. */
+		/* The default time-out is for requests that do not set the sandbox's life: an idle
+		 * time-out or `persistent` sets it. */
 		bool said = spec->idle_timeout_seconds != 0 || spec->options & OPTION_PERSISTENT;
 		timeout = said ? timeout_longest(config) : config->timeout_seconds;
 		row->options |= said ? 0u : OPTION_TIMEOUT_UNASKED;

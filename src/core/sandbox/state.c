@@ -127,7 +127,7 @@ static const struct {
     {ON(UNDONE), IN(STARTING), SANDBOX_STOPPED, SANDBOX_ACTION_NONE},
     {ON(FROZEN), IN(PAUSING), SANDBOX_PAUSED, SANDBOX_ACTION_RECLAIM},
     {ON(THAWED), IN(RESUMING), SANDBOX_RUNNING, SANDBOX_ACTION_RUN},
-    /* Commands may have been started since: they would stand still. */
+    /* Commands may have been started since: they would be frozen. */
     {ON(FROZEN_LATE), IN(RUNNING), SAME, SANDBOX_ACTION_THAW},
     {ON(FROZEN_LATE), ~IN(RUNNING), SAME, SANDBOX_ACTION_NONE},
     {ON(THAWED_LATE), IN(PAUSED), SANDBOX_RUNNING, SANDBOX_ACTION_RUN},

@@ -1,4 +1,4 @@
-/* A sandbox's life as tables: what is true of it in each state, and what follows from each event.
+/* A sandbox's life as tables: the facts of each state, and the effect of each event.
  *
  *   creating ──> running <──> pausing ──> paused ──> resuming ──> running
  *                running, paused ──> stopping ──> stopped ──> starting ──> running
@@ -16,7 +16,7 @@
 #define SANDBOX_STATE_NAMES                                                                        \
 	"creating,running,pausing,paused,resuming,stopping,stopped,starting,deleting,ended"
 
-/* What time in a state counts as. */
+/* What the time in a state counts as. */
 enum counts_as { COUNTS_NOT, COUNTS_ASLEEP, COUNTS_PAUSED, COUNTS_ALIVE };
 
 /* What a request that needs it does first, where it may wake it. */
@@ -41,7 +41,7 @@ struct state_facts {
 const struct state_facts *state_facts(uint32_t state);
 
 enum sandbox_event {
-	/* Wishes of a client or of the daemon itself (a deadline, a drain). */
+	/* Requests of a client or of the daemon itself (a deadline, a drain). */
 	SANDBOX_EVENT_STOP,
 	SANDBOX_EVENT_START,
 	SANDBOX_EVENT_PAUSE,
@@ -59,11 +59,10 @@ enum sandbox_event {
 	SANDBOX_EVENT_THAWED_LATE, /* the same */
 	SANDBOX_EVENT_KILLED,
 	SANDBOX_EVENT_DESTROYED,
-	/* What happens unasked. */
+	/* Unrequested events. */
 	SANDBOX_EVENT_PROCESSES_ENDED,
-	SANDBOX_EVENT_DUE, /* the time of the transition is over, or its request is to be repeated
-			    */
-	/* What the daemon finds on the host when it starts. */
+	SANDBOX_EVENT_DUE, /* the transition has timed out, or its request is to be repeated */
+	/* Findings of the daemon on the host when it starts. */
 	SANDBOX_EVENT_FOUND_RUNNING,
 	SANDBOX_EVENT_FOUND_FROZEN,
 	SANDBOX_EVENT_FOUND_STOPPED,  /* its files, and no process */
@@ -71,15 +70,15 @@ enum sandbox_event {
 	SANDBOX_EVENTS
 };
 
-/* What the code that saw the event has to do. */
+/* What the caller has to do. */
 enum sandbox_action {
-	/* The pair is not in the table: a wish is refused, any other event is impossible. */
+	/* The pair is not in the table: a request is refused, any other event is impossible. */
 	SANDBOX_ACTION_REFUSE,
 	SANDBOX_ACTION_NONE,
-	/* A wish. */
+	/* For a request. */
 	SANDBOX_ACTION_DONE,      /* it is so already */
 	SANDBOX_ACTION_JOIN,      /* it is under way: wait for its end */
-	SANDBOX_ACTION_TAKE_BACK, /* ask the spawner to take back the pause that is under way */
+	SANDBOX_ACTION_TAKE_BACK, /* ask the spawner to abort the pause that is under way */
 	/* Ask the init to end everything, with KILL to follow. */
 	SANDBOX_ACTION_SHUT_DOWN,
 	/* Ask the spawner. */
@@ -92,17 +91,17 @@ enum sandbox_action {
 	/* Another event follows. */
 	SANDBOX_ACTION_FAIL_BOOT, /* BOOT_FAILED */
 	SANDBOX_ACTION_DELETE,    /* DELETE */
-	/* Its processes. */
+	/* For its processes. */
 	SANDBOX_ACTION_RUN,           /* they run: tell the waiters */
-	SANDBOX_ACTION_LOSE,          /* they are gone: close the link, end the commands */
+	SANDBOX_ACTION_LOSE,          /* they have ended: close the link, end the commands */
 	SANDBOX_ACTION_ADOPT,         /* they are an earlier daemon's: connect */
 	SANDBOX_ACTION_CONTINUE_BOOT, /* the same of a boot that is under way */
 };
 
 struct state_step {
-	enum sandbox_state next; /* the same state where the event changes none */
+	enum sandbox_state next; /* the same state if the event changes none */
 	enum sandbox_action action;
 };
 struct state_step state_step(uint32_t state, enum sandbox_event event);
-/* "stopped" and so on: what is wished for by STOP, START, PAUSE, RESUME. */
+/* "stopped" and so on: the state that STOP, START, PAUSE, RESUME request. */
 const char *state_wish_name(enum sandbox_event wish);

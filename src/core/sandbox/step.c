@@ -1,5 +1,5 @@
-/* The one place that changes a sandbox's state: the row, what depends on the state, and what the
- * spawner is asked for it. See transition.h. Called by the rest of core/; blocks for the store
+/* The one place that changes a sandbox's state: the row, the data that depend on the state, and the
+ * requests to the spawner. See transition.h. Called by the rest of core/; blocks for the store
  * only. */
 #include "core/sandbox/transition.h"
 
@@ -10,8 +10,8 @@
 #include "core/core_private.h"
 #include "core/sandbox/create_queue.h"
 
-/* While it is pausing, paused or resuming, no time passes for its deadline: leaving these states,
- * in whatever way, moves the deadline by as long as it was in them. */
+/* While it is pausing, paused or resuming, no time passes for its deadline: leaving these states
+ * moves the deadline by the time that it spent in them. */
 static void row_set_state(struct sandbox_row *row, enum sandbox_state state)
 {
 	int64_t now = clock_wall();
@@ -30,7 +30,7 @@ static void row_set_state(struct sandbox_row *row, enum sandbox_state state)
 	row->active_wall = now;
 }
 
-/* What depends on the row's times and is not in the row. */
+/* The data that depend on the row's times and are not in the row. */
 static void sandbox_clock_continue(struct sandbox *sandbox)
 {
 	sandbox_clock_deadline(sandbox);
@@ -58,7 +58,7 @@ static void transition_enter(struct sandbox *sandbox, const struct sandbox_row *
 	log_debug("sandbox %s is %s", sandbox->row.id.text, state_facts(sandbox->row.state)->name);
 }
 
-/* A bug: a test build ends, a daemon logs it and keeps the state. */
+/* A bug: a test build aborts, a daemon logs it and keeps the state. */
 static void step_impossible(const struct sandbox *sandbox, enum sandbox_event event,
 			    struct error *error)
 {

@@ -1,6 +1,6 @@
-/* Templates: what a sandbox begins with. One table of all known names, installed or not. Names of
- * other services for the same kind of machine are known too, so that their clients get a clear
- * answer. */
+/* Templates: the initial files and defaults of a sandbox. One table of all known names, installed
+ * or not. Names of other services for the same kind of machine are known too, so that their clients
+ * get a clear answer. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,15 +33,15 @@ extern const struct template templates[];
 /* NULL when the name is not known. */
 const struct template *template_find(const char *name);
 
-/* The installed template for a request for `name` (NULL: the default). For a known template that is
- * not installed it is `host` if the request or the configuration ([templates] substitute) allows a
- * substitute, else TEMPLATE_UNAVAILABLE with advice. */
+/* The installed template for a request for `name` (NULL: the default). If a known template is not
+ * installed, it is replaced by `host` if the request or the configuration ([templates] substitute)
+ * allows a substitute, else TEMPLATE_UNAVAILABLE with advice. */
 NODISCARD int template_resolve(const struct config *config, const char *name, bool allow_substitute,
 			       const struct template **ret_template, struct error *error);
 /* Changes when the template's files change: for `host`, when programs of this machine are installed
  * or removed. NULL is fine. */
 uint64_t template_stamp(const struct template *template);
-/* Does the configuration let `host` stand for it? */
+/* Does the configuration allow `host` as a substitute? */
 bool template_substituted(const struct config *config, const struct template *template);
 /* The warning for a client that asked for `asked` and got `host`. */
 #define TEMPLATE_WARNING                                                                           \

@@ -1,5 +1,5 @@
 /* Stop, start, pause, resume, and making a sandbox ready for work. Each transition writes the row,
- * then asks the spawner; the answer ends it. A wish for a transition that is under way waits for
+ * then asks the spawner; the answer ends it. A request for a transition that is under way waits for
  * the same end. Called by the edges; blocks for the store only. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "core/account/budget.h"
 #include "core/core_private.h"
 
-/* It is paused; nobody waits for RECLAIM any longer. */
+/* It is paused; RECLAIM is not waited for any longer. */
 static void pause_finish(struct sandbox *sandbox)
 {
 	sandbox->life->transition.asked = false;
@@ -18,7 +18,7 @@ static void pause_finish(struct sandbox *sandbox)
 	waiters_finish(&sandbox->life->transition.waiters, NULL);
 }
 
-/* Writes the state of the transition that is wished for; `done` waits for its end. */
+/* Writes the state of the requested transition; `done` waits for its end. */
 static int transition_begin(struct sandbox *sandbox, const struct principal *principal,
 			    enum sandbox_event wish, SANDBOX_DONE, struct error *error)
 {
@@ -47,7 +47,7 @@ static void transition_end(struct sandbox *sandbox, enum sandbox_event event,
 	ready_settle(sandbox);
 }
 
-/* The spawner is gone: the row stays as it is for the next daemon. */
+/* The spawner has exited: the row stays unchanged for the next daemon. */
 static bool transition_left(struct sandbox *sandbox, const struct error *error)
 {
 	if (!error || error->kind != ERROR_SPAWNER_GONE)
@@ -76,7 +76,7 @@ static int transition_begin_asking(struct sandbox *sandbox, const struct princip
 	return -1;
 }
 
-/* What a wish comes to. 1: the caller begins the transition; 0: `done` will be called; -1: it is
+/* Decides about a request. 1: the caller begins the transition; 0: `done` will be called; -1: it is
  * refused. */
 static int wish_grant(struct sandbox *sandbox, const struct principal *principal,
 		      enum sandbox_event wish, SANDBOX_DONE, struct error *error)
@@ -91,7 +91,7 @@ static int wish_grant(struct sandbox *sandbox, const struct principal *principal
 		return sandbox_ready(sandbox, principal, true, done, data, error);
 	if (action != SANDBOX_ACTION_DONE && action != SANDBOX_ACTION_JOIN)
 		return 1;
-	/* A pause also tells what the host got back: wait for that. */
+	/* The answer to a pause says how much memory was reclaimed: wait for that. */
 	if (action == SANDBOX_ACTION_JOIN || sandbox->life->transition.asked)
 		return waiter_add(sandbox, &sandbox->life->transition.waiters, done, data, 0, false,
 				  error);
@@ -108,7 +108,7 @@ static void on_killed(const struct sandbox_answer *answer)
 	if (!answer->error)
 		counters_take(sandbox, &answer->reply->counters);
 	if (answer->error && answer->error->kind != ERROR_SANDBOX_NOT_FOUND) {
-		/* Some of its processes may still live: tried again until the spawner agrees. */
+		/* Some of its processes may still live: repeated until the spawner confirms. */
 		log_error("sandbox %s cannot be stopped, trying again: %s", sandbox->row.id.text,
 			  answer->error->message);
 		waiters_finish(&sandbox->life->transition.waiters, answer->error);
@@ -204,7 +204,7 @@ int sandbox_start(struct sandbox *sandbox, const struct principal *principal, SA
 	return 0;
 }
 
-/* An error changes nothing: the sandbox is paused all the same. */
+/* An error changes nothing: the sandbox stays paused. */
 static void on_reclaimed(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
@@ -361,7 +361,7 @@ static int sandbox_asleep_error(const struct sandbox *sandbox, struct error *err
 	    stopped ? "start" : "resume");
 }
 
-/* If one of the waiters may wake it, all of them get what they wait for; else none does. */
+/* If one of the waiters may wake it, all of them get the running sandbox; else none does. */
 static void ready_wake_or_fail(struct sandbox *sandbox)
 {
 	struct error error;
@@ -402,9 +402,8 @@ static void on_woken(const struct sandbox_answer *answer)
 		resume_finish(sandbox, SANDBOX_EVENT_THAWED_LATE);
 }
 
-/* A request needs it while it is being paused: the spawner is asked to take the pause back, and
- * those who asked for the pause get an error. If that comes too late, it is paused first and then
- * resumed. */
+/* A request needs it while it is being paused: asks the spawner to abort the pause, and the callers
+ * of the pause get an error. If that comes too late, it is paused first and then resumed. */
 static void pause_take_back(struct sandbox *sandbox)
 {
 	struct error error;
@@ -444,7 +443,7 @@ int sandbox_ready(struct sandbox *sandbox, const struct principal *principal, bo
 		activity_woken_by(sandbox, principal);
 	if (sandbox->row.state == SANDBOX_PAUSING)
 		pause_take_back(sandbox);
-	/* These states begin something; a later turn of the loop tells a failure. */
+	/* These states begin a transition; a failure is reported in a later turn of the loop. */
 	if (facts->wakes && !facts->passing)
 		sandbox_later(sandbox, ready_settle);
 	return 0;

@@ -1,12 +1,12 @@
 /* A sandbox's transition from state to state: the one under way, and the only way to the next.
  *
  * The table in state.h says what follows from an event. sandbox_step() writes the new state into
- * the sandbox's row; then the caller carries out the action. The row comes first, so that a daemon
- * that is started after a crash knows what may have been begun (core/reconcile.c).
+ * the sandbox's row; then the caller carries out the action. The row comes first, so that after a
+ * crash the next daemon knows which action may have begun (core/reconcile.c).
  *
- * A row that says what is under way (`pausing`) is followed by a request to the spawner; its answer
- * is the next event. An answer that comes after the sandbox has entered another state belongs to no
- * transition any more: struct sandbox_answer says so. */
+ * After writing a transient state (`pausing`), a request goes to the spawner; its answer is the
+ * next event. An answer that comes after the sandbox has entered another state does not belong to
+ * the current transition: struct sandbox_answer says so. */
 #pragma once
 
 #include "core/activity/activity.h"
@@ -37,14 +37,14 @@ NODISCARD int sandbox_step(struct sandbox *sandbox, enum sandbox_event event, st
 NODISCARD int sandbox_step_written(struct sandbox *sandbox, enum sandbox_event event,
 				   int (*write)(void *data, struct error *error), void *data,
 				   struct error *error);
-/* The same where there is no way back: a row that cannot be written is written later. */
+/* The same for a change that cannot be undone: a row that cannot be written is written later. */
 void sandbox_force_step(struct sandbox *sandbox, enum sandbox_event event);
-/* What would have to be done if the event happened now. */
+/* The action that would follow if the event happened now. */
 enum sandbox_action sandbox_action(const struct sandbox *sandbox, enum sandbox_event event);
 /* Writes what could not be written: its own row, those of its execs. */
 void sandbox_save_again(struct sandbox *sandbox);
 
-/* Asks the spawner about one sandbox. `done` gets the sandbox as it is then: NULL when it has gone,
+/* Asks the spawner about one sandbox. `done` gets the sandbox as it is then: NULL if it was freed,
  * `current` false when another transition has begun meanwhile. */
 struct sandbox_answer {
 	struct core *core;
@@ -60,7 +60,7 @@ NODISCARD int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message
 			  void (*done)(const struct sandbox_answer *answer), void *data,
 			  uint64_t number, struct error *error);
 /* The same for the request of a state: KILL while stopping, DESTROY while deleting, RECLAIM while
- * paused, THAW to take back a pause. Does nothing while an earlier one is not answered; `answered`
+ * paused, THAW to abort a pause. Does nothing while an earlier one is not answered; `answered`
  * clears transition.asked. */
 NODISCARD int transition_ask(struct sandbox *sandbox, uint32_t type,
 			     void (*answered)(const struct sandbox_answer *answer), void *data,
@@ -72,13 +72,13 @@ void transition_due_in(struct sandbox *sandbox, int64_t milliseconds);
 
 /* Handles SANDBOX_EVENT_DUE: fails a boot, sends KILL or DESTROY (again). */
 void transition_due(struct sandbox *sandbox);
-/* The spawner has answered after the time-out: undoes what it did, or takes it over. */
+/* The spawner has answered after the time-out: undoes its action, or adopts the result. */
 void transition_late(struct core *core, uint32_t type, const struct spawn_message *reply);
 void start_failed(struct sandbox *sandbox, const struct error *error);
-/* Asks the spawner to kill every process of it, again and again until that is done. */
+/* Asks the spawner to kill every process of the sandbox, repeatedly until that succeeds. */
 void stop_kill(struct sandbox *sandbox);
 /* The same after an event that makes it `stopping`. */
 void stop_by_force(struct sandbox *sandbox, enum sandbox_event event);
-/* After any change of state or link: tells the waiters of sandbox_ready(), or begins what they
- * need. */
+/* Called after any change of state or link: notifies the waiters of sandbox_ready(), or begins the
+ * transition that they need. */
 void ready_settle(struct sandbox *sandbox);

@@ -1,4 +1,4 @@
-/* Watchers of a sandbox, waiting for a state, draining. Watchers are told in a later turn of the
+/* Watchers of a sandbox, waiting for a state, draining. Watchers are called in a later turn of the
  * loop, never during a change; the timers continue a drain, and every change wakes them. Called by
  * the edges and by the rest of core/; blocks for the store only. */
 #include <stdlib.h>
@@ -171,7 +171,7 @@ static void wait_time(uv_timer_t *timer)
 		wait_end(wait, sandbox, NULL);
 		return;
 	}
-	/* Watchers are told of the end before the sandbox is freed. */
+	/* Watchers are notified of the end before the sandbox is freed. */
 	if (!sandbox)
 		error_set(&error, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended", wait->id.text);
 	else
@@ -253,7 +253,7 @@ int sandbox_drain_cancel(struct sandbox *sandbox, struct error *error)
 	return 0;
 }
 
-/* No command runs in it any more, or the time of the drain is over. */
+/* No command runs in it any more, or the drain has timed out. */
 static int64_t drain_finish(struct sandbox *sandbox, int64_t now)
 {
 	const struct principal *principal = asker_principal(&sandbox->life->drained_by);

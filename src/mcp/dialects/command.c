@@ -1,5 +1,6 @@
-/* A shell command for a dialect's tool: begun, followed, killed with its request, told when its
- * lines came. Called by the tools of the dialects; waits through callbacks, nothing blocks. */
+/* A shell command for a dialect's tool: begins it, follows it, kills it with its request, and knows
+ * when its lines came. Called by the tools of the dialects; waits through callbacks, nothing
+ * blocks. */
 #include "mcp/dialects/dialect.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include "base/clock.h"
 #include "core/account/access.h"
 
-/* When there are many, every second one is as good. */
+/* If there are many marks, every second one is sufficient. */
 static void mark(struct output_marks *marks, uint64_t total)
 {
 	if (marks->count > 0 && marks->marks[marks->count - 1].offset == total)

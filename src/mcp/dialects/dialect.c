@@ -96,7 +96,7 @@ static int new_line(struct buffer *to, size_t depth)
 	return buffer_append(to, blanks, MIN(size, sizeof(blanks) - 1));
 }
 
-/* Length of the string that begins at `json`, with its quotes. */
+/* The length of the string that begins at `json`, including its quotes. */
 static size_t string_length(const char *json, size_t size)
 {
 	size_t at = 1;
@@ -160,7 +160,7 @@ void dialect_reply(struct mcp_request *request, const struct json_writer *writer
 	content_end(request, false);
 }
 
-/* The end of the element that begins at `at` in an array's text: its comma or bracket. */
+/* The end of the element that begins at `at` in the text of an array: its comma or bracket. */
 static size_t element_end(const char *json, size_t size, size_t at)
 {
 	size_t depth = 0;
@@ -201,7 +201,8 @@ void dialect_reply_list(struct mcp_request *request, const struct json_writer *w
 		return;
 	}
 	content_begin(request);
-	/* What does not fit here does not fit into the answer: that is said by mcp_result_end(). */
+	/* If it does not fit here, it does not fit into the answer: mcp_result_end() reports
+	 * that. */
 	if (element_texts(request, json->data, json->size) == 0)
 		put_structured(request, wrapped.data, wrapped.size);
 	content_end(request, false);

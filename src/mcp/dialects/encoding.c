@@ -18,7 +18,7 @@ static const struct {
 
 int encoding_parse(const char *name, enum text_encoding *ret_encoding, struct error *error)
 {
-	/* Case, '-' and '_' do not count. */
+	/* Case, '-' and '_' are ignored. */
 	char plain[16];
 	size_t size = 0;
 	for (const char *at = name; *at && size < sizeof(plain) - 1; at++)
@@ -97,7 +97,7 @@ static int latin1_bytes(const char *text, struct buffer *to, struct error *error
 	for (const char *at = text; *at; at++) {
 		unsigned char c = (unsigned char)*at;
 		if (c >= 0x80) {
-			/* U+0080 to U+00FF are two bytes, c2 or c3 and another. */
+			/* U+0080 to U+00FF have two bytes: c2 or c3, and another. */
 			if (c != 0xc2 && c != 0xc3)
 				return unencodable(ENCODING_LATIN1, error);
 			c = (unsigned char)((c & 3) << 6 | ((unsigned char)*++at & 0x3f));

@@ -1,7 +1,7 @@
-/* The dialect of OpenSandbox: the table of its nineteen tools, and the face that shows them at
- * /mcp/opensandbox and in `caisson mcp --dialect opensandbox`. What clients are told about each
- * tool is in opensandbox.json, with the schemas that OpenSandbox's own server lists. What the tools
- * do is in the opensandbox_*.c beside it. Only tables; nothing runs here. */
+/* The dialect of OpenSandbox: the table of its nineteen tools, and the face that offers them at
+ * /mcp/opensandbox and in `caisson mcp --dialect opensandbox`. opensandbox.json describes each tool
+ * to clients, with the schemas that OpenSandbox's own server lists. The tools are in the
+ * opensandbox_*.c beside it. Only tables; nothing runs here. */
 #include "mcp/dialects/opensandbox.h"
 
 #include "mcp/dialects/opensandbox_tools.h"

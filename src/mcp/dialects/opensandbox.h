@@ -1,10 +1,10 @@
-/* Private to the dialect of OpenSandbox: its tools, and how it shows a sandbox. */
+/* Private to the dialect of OpenSandbox: its tools, and its presentation of a sandbox. */
 #pragma once
 
 #include "mcp/dialects/dialect.h"
 
-/* Keys of a sandbox's metadata with this prefix are the dialect's own: what was asked for, to be
- * shown again. OpenSandbox keeps the prefix from its users too. */
+/* Keys of a sandbox's metadata with this prefix are the dialect's own: they store what the client
+ * requested, to be shown again. OpenSandbox also hides this prefix from its users. */
 #define OPENSANDBOX_PREFIX "opensandbox.io/"
 #define OPENSANDBOX_IMAGE OPENSANDBOX_PREFIX "image"
 #define OPENSANDBOX_ENTRYPOINT OPENSANDBOX_PREFIX "entrypoint"
@@ -16,10 +16,10 @@ void opensandbox_put_info(struct json_writer *writer, const char *key,
 void opensandbox_reply_info(struct mcp_request *request, const struct sandbox *sandbox);
 const char *opensandbox_state(const struct sandbox_row *row);
 
-/* The template that stands for an image; TEMPLATE_UNAVAILABLE says which images there are. */
+/* The template for an image; TEMPLATE_UNAVAILABLE lists the known images. */
 NODISCARD int opensandbox_image(const char *image, const char **ret_template, struct error *error);
-/* {"cpu": "500m", "memory": "2Gi"} to limits; NULL: what OpenSandbox gives, as far as this host
- * allows it. */
+/* {"cpu": "500m", "memory": "2Gi"} to limits; NULL: OpenSandbox's defaults, as far as this host
+ * allows them. */
 NODISCARD int opensandbox_resource(const struct config *config, const json_t *resource,
 				   struct limits *ret_limits, struct error *error);
 
@@ -49,10 +49,10 @@ void opensandbox_make_directories(struct mcp_request *request, const json_t *arg
 void opensandbox_delete_directories(struct mcp_request *request, const json_t *arguments);
 void opensandbox_move(struct mcp_request *request, const json_t *arguments);
 
-/* Before the arguments of a file tool are read: a leading `~` of its paths becomes the home of the
- * sandbox's user, as on OpenSandbox's side. */
+/* Called before the arguments of a file tool are read: replaces a leading `~` of its paths by the
+ * home of the sandbox's user, as OpenSandbox does. */
 void opensandbox_expand_home(const json_t *arguments);
-/* How many paths or entries one call may have. */
+/* The maximum of paths or entries in one call. */
 #define OPENSANDBOX_ENTRIES_MAX 1000
 /* 755 for 0755: octal digits written as a decimal number. */
 NODISCARD int opensandbox_mode(uint64_t digits, uint32_t *ret_mode, struct error *error);

@@ -1,6 +1,6 @@
-/* What OpenSandbox's tools change about files without their contents: delete, make and delete
- * directories, move; and the owner of what was written. A call is a list of operations, done one
- * after the other; the first that fails ends it, and the answer says how far it came. Waits through
+/* OpenSandbox's tools that change files without their contents: delete, make and delete
+ * directories, move; and set the owner of written files. A call is a list of operations, done one
+ * after the other; the first failure ends it, and the answer says which were done. Waits through
  * callbacks; nothing blocks. */
 #include "mcp/dialects/opensandbox.h"
 
@@ -50,7 +50,7 @@ static json_t *expanded(const json_t *value)
 	return path;
 }
 
-/* They are part of the request's own message. */
+/* The members are part of the request's own message. */
 static void expand_members(json_t *object)
 {
 	static const char *const members[] = {"path", "source", "destination", "src", "dest"};
@@ -170,7 +170,7 @@ static struct step *step_new(struct steps *steps, enum file_operation operation,
 	return step;
 }
 
-/* The steps lie still from here on: what points into them can be set. */
+/* The steps do not move in memory from here on, so pointers into them are set now. */
 static void steps_begin(struct mcp_request *request, const char *id)
 {
 	struct steps *steps = request->state;
@@ -221,7 +221,7 @@ void opensandbox_delete_directories(struct mcp_request *request, const json_t *a
 	remove_paths(request, arguments, FILE_RECURSIVE);
 }
 
-/* read: makes the steps of one entry of `entries`. */
+/* Reads one entry of `entries` and makes its steps. */
 static void change_entries(struct mcp_request *request, const json_t *arguments,
 			   struct steps *steps,
 			   int (*read)(struct steps *steps, const json_t *entry, const char *where,
@@ -286,7 +286,7 @@ void opensandbox_make_directories(struct mcp_request *request, const json_t *arg
 	change_entries(request, arguments, steps_new(request, "created"), read_directory);
 }
 
-/* The schema says source and destination; src and dest are taken too. */
+/* The schema says source and destination; src and dest are accepted too. */
 static int read_move(struct steps *steps, const json_t *entry, const char *where,
 		     struct error *error)
 {

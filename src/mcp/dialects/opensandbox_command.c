@@ -1,6 +1,7 @@
-/* command_run and command_interrupt of OpenSandbox. Output comes back as its server gives it: one
- * object for each line, with the time it came; what its server sends without any bound is cut in
- * the middle here, and the answer says so. Waits through callbacks; nothing blocks. */
+/* command_run and command_interrupt of OpenSandbox. Output is returned as OpenSandbox's server
+ * returns it: one object for each line, with its time. That server's output is unbounded; here the
+ * middle of long output is cut out, and the answer says so. Waits through callbacks; nothing
+ * blocks. */
 #include "mcp/dialects/opensandbox.h"
 
 #include <signal.h>
@@ -10,7 +11,7 @@
 #include "base/clock.h"
 #include "core/account/access.h"
 
-/* Of one stream. A line costs some 170 bytes beside its text, in the two forms of the answer. */
+/* For one stream. A line costs some 170 bytes beside its text, in the two forms of the answer. */
 #define HEAD_MAX (48 * KIB)
 #define TAIL_MAX (80 * KIB)
 #define HEAD_LINES 1500
@@ -20,8 +21,8 @@
 
 /* --- lines --- */
 
-/* One line: its text without the end, and how much of the text it is with it. CR, LF and CR LF end
- * one. */
+/* One line: its text without the end, and its length including the end. CR, LF and CR LF end a
+ * line. */
 static size_t next_line(const char *text, size_t size, size_t *ret_length)
 {
 	size_t length = 0;
@@ -52,14 +53,14 @@ struct lines {
 static void put_message(const struct lines *lines, const char *text, size_t size, int64_t wall)
 {
 	put_object(lines->writer, NULL);
-	/* An empty line is told as its end: what its server does. */
+	/* An empty line is sent as its line end, as OpenSandbox's server does. */
 	put_text_size(lines->writer, "text", size > 0 ? text : "\n", MAX(size, (size_t)1));
 	put_int(lines->writer, "timestamp", wall / NSEC_PER_MSEC);
 	put_bool(lines->writer, "is_error", lines->stream == EXEC_STDERR);
 	put_object_end(lines->writer);
 }
 
-/* Lines [from, to) of a text that begins at that offset of the stream. */
+/* Writes lines [from, to) of a text that begins at that offset of the stream. */
 static void put_lines(const struct lines *lines, const char *text, size_t size, uint64_t offset,
 		      size_t from, size_t to)
 {
@@ -98,7 +99,7 @@ static void put_cut(const struct lines *lines, const struct output_cut *cut)
 	size_t in_head = count_lines(head->data, head->size);
 	size_t in_tail = count_lines(tail->data, tail->size);
 	if (cut->omitted == 0) {
-		/* All is there; still it may be too many lines. */
+		/* The whole output is here, but it may have too many lines. */
 		size_t all = in_head, first = MIN(all, (size_t)HEAD_LINES);
 		size_t last = all > HEAD_LINES + TAIL_LINES ? all - TAIL_LINES : first;
 		put_lines(lines, head->data, head->size, 0, 0, first);
@@ -256,7 +257,7 @@ static void interrupt_ended(void *data, struct exec *exec, const struct error *e
 	mcp_release(request);
 }
 
-/* Whoever asked for its end wanted it also where it takes longer than they wait. */
+/* A cancelled interrupt still ends the command, even if that takes longer than the client waits. */
 static void interrupt_cancelled(struct mcp_request *request)
 {
 	struct interrupt *interrupt = request->state;

@@ -1,5 +1,5 @@
 /* sandbox_create of OpenSandbox: an image by name, limits as quantities, an entrypoint that runs
- * beside whatever is run later. Waits through callbacks; nothing blocks. */
+ * beside later commands. Waits through callbacks; nothing blocks. */
 #include "mcp/dialects/opensandbox.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ struct create {
 	struct pair metadata[SANDBOX_METADATA_MAX + OWN_METADATA];
 	struct ephemeral_labels labels;
 	const char *entrypoint[ENTRYPOINT_MAX + 1];
-	size_t entrypoint_count; /* 0: nothing is to be run */
+	size_t entrypoint_count; /* 0: there is no entrypoint */
 	char *entrypoint_text;
 };
 
@@ -82,7 +82,7 @@ static int take_entrypoint(struct create *create, const json_t *words, struct er
 		create->entrypoint[index] = json_string_value(word);
 		same += index < 3 && strcmp(json_string_value(word), keep_alive[index]) == 0;
 	}
-	/* What only keeps a container alive is not needed here. */
+	/* An entrypoint that only keeps a container alive is not needed here. */
 	if (index != 3 || same != 3)
 		create->entrypoint_count = index;
 	create->entrypoint_text = json_dumps(words, JSON_COMPACT);
@@ -146,7 +146,7 @@ static void discard(void *data, const struct error *error)
 	(void)data, (void)error;
 }
 
-/* Nobody was told of it, or it is not what was asked for. */
+/* The client has not heard of it, or it is not what was requested: removes it. */
 static void remove_again(struct mcp_request *request, const char *why)
 {
 	struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
@@ -239,7 +239,7 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 	mcp_release(request);
 }
 
-/* One that waits for room is nobody's any more; one that is being made is removed when it is. */
+/* If it waits for room, it leaves the queue; if it is being made, it is removed afterwards. */
 static void create_cancelled(struct mcp_request *request)
 {
 	if (create_queue_leave(request->core, request))

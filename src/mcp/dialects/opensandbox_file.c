@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "mcp/dialects/encoding.h"
 
-/* What one answer has room for: a text is in it twice, and a byte may become seven. */
+/* The maximum that fits one answer: it contains a text twice, and a byte may become seven. */
 #define READ_MAX (1 * MIB)
 #define SEARCH_MAX 1000
 #define FIELD_PATH(to)                                                                             \
@@ -26,7 +26,8 @@ struct read {
 	struct byte_range range;
 };
 
-/* A range may cut a character at its ends; anywhere else bytes that are none are not this text. */
+/* A range may cut a character at its ends; anywhere else undecodable bytes mean that the text has
+ * another encoding. */
 static bool decodable(const struct read *read, const struct file_content *content)
 {
 	size_t begin = 0, end = content->size;
@@ -98,7 +99,7 @@ static void read_bytes_of(struct mcp_request *request, struct sandbox *sandbox)
 		pending_refused(request, &error);
 }
 
-/* The last so many bytes: where they begin is known when the size is. */
+/* For the last N bytes: their beginning is known when the size is known. */
 static bool size_seen(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
@@ -169,7 +170,7 @@ struct write {
 	const char *path, *content;
 	struct buffer bytes;
 	uint32_t mode;
-	char owner[OPENSANDBOX_OWNER_SIZE]; /* "": it stays as it is */
+	char owner[OPENSANDBOX_OWNER_SIZE]; /* "": keep the owner */
 };
 
 static void write_free(void *state)
@@ -273,8 +274,8 @@ void opensandbox_write(struct mcp_request *request, const json_t *arguments)
 struct search {
 	struct pending pending;
 	const char *path, *pattern;
-	struct buffer paths; /* "a\0b\0": what was found */
-	size_t at;           /* of the one that is looked at */
+	struct buffer paths; /* "a\0b\0": the matches */
+	size_t at;           /* position of the current one */
 	struct buffer json;
 	struct json_writer writer;
 };
@@ -292,7 +293,7 @@ static const char *entry_type(char type)
 	return type == 'f' ? "file" : type == 'd' ? "directory" : type == 'l' ? "symlink" : "other";
 }
 
-/* Names of users are files of the sandbox's own; a number says as much. */
+/* User names are in the sandbox's own files; a number is as useful. */
 static void put_owner(struct json_writer *writer, const char *key, uint32_t id)
 {
 	char text[16];
@@ -331,7 +332,7 @@ static void entry_looked(void *data, uint64_t total, bool cut, const struct erro
 	struct search *search = request->state;
 	(void)total, (void)cut;
 	if (pending_over(request)) {
-		/* One that is gone since is no match. */
+		/* A file that was removed meanwhile is not a match. */
 		if (error && error->kind != ERROR_FILE_NOT_FOUND) {
 			mcp_fail(request, error);
 		} else {
@@ -395,7 +396,7 @@ static void search_files(struct mcp_request *request, struct sandbox *sandbox)
 	const struct file_place place = {.principal = &request->principal, .path = search->path};
 	char pattern[GUEST_PATH_MAX];
 	struct error error;
-	/* Without a slash it is of names, however deep they are. */
+	/* Without a slash the pattern is for names at any depth. */
 	bool of_names = !strchr(search->pattern, '/');
 	bool all = strcmp(search->pattern, "**") == 0;
 	if (text_format(pattern, sizeof(pattern), "%s%s", of_names ? "**/" : "",

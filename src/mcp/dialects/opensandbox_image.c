@@ -1,5 +1,5 @@
-/* What OpenSandbox's users write for a machine, as what there is here: the name of an image as a
- * template, quantities as limits. Called by sandbox_create; pure. */
+/* Translates OpenSandbox's notation for a machine: the name of an image to a template, quantities
+ * to limits. Called by sandbox_create; pure. */
 #include "mcp/dialects/opensandbox.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@
 
 #define IMAGE_MAX 255
 
-/* Which images a template can stand for. tags: the beginnings that are meant, each up to the next
- * character that is no letter or digit; NULL: any. */
+/* The images that a template can replace. tags: prefixes of accepted tags, up to the next character
+ * that is no letter or digit; NULL: any tag. */
 static const struct {
 	const char *repository, *template;
 	const char *tags[6];
@@ -41,7 +41,7 @@ static bool tag_meant(const char *const tags[6], const char *tag)
 	return false;
 }
 
-/* "docker.io/library/python" to "python": which registry it comes from is no matter here. */
+/* "docker.io/library/python" to "python": the registry does not matter here. */
 static const char *without_registry(const char *image)
 {
 	const char *slash = strchr(image, '/');
@@ -66,7 +66,7 @@ int opensandbox_image(const char *image, const char **ret_template, struct error
 	const char *rest = without_registry(image);
 	size_t length = strcspn(rest, ":@");
 	const char *tag = rest[length] == ':' ? rest + length + 1 : "";
-	/* One that is pinned to its bytes is nothing that another can stand for. */
+	/* An image that is pinned to a digest cannot be replaced. */
 	bool pinned = strchr(rest, '@') != NULL;
 	if (!pinned && length < sizeof(name)) {
 		memcpy(name, rest, length);
@@ -109,7 +109,8 @@ static int parse_cpu(const char *text, uint32_t *ret_millis, struct error *error
 	return 0;
 }
 
-/* "512Mi", "2Gi", "1G", bytes. A thousand counts as 1024: never less than was asked for. */
+/* "512Mi", "2Gi", "1G", bytes. A thousand counts as 1024, so that the result is never smaller than
+ * requested. */
 static int parse_size(const char *name, const char *text, uint64_t *ret_bytes, struct error *error)
 {
 	char value[40] = "";

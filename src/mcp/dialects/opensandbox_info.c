@@ -1,5 +1,5 @@
-/* How OpenSandbox shows a sandbox, and its list with filter and pages. Called by its tools; answers
- * from memory, nothing blocks. */
+/* OpenSandbox's presentation of a sandbox, and its list with filter and pages. Called by its tools;
+ * answers from memory, nothing blocks. */
 #include "mcp/dialects/opensandbox.h"
 
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 #define PAGE_SIZE_MAX 200
 #define FILTER_METADATA_MAX SANDBOX_METADATA_MAX
 
-/* It has no word for one whose processes ended and whose files are kept; like a paused one it goes
- * on with the next command. */
+/* OpenSandbox has no state for a sandbox whose processes ended and whose files are kept; like a
+ * paused one, it continues with the next command. */
 const char *opensandbox_state(const struct sandbox_row *row)
 {
 	static const char *const names[] = {
@@ -64,7 +64,7 @@ static void put_entrypoint(struct json_writer *writer, const struct sandbox_row 
 	size_t index;
 	json_t *word;
 	put_array(writer, "entrypoint");
-	/* Metadata can be changed by whoever owns the sandbox: what is no list is not believed. */
+	/* Users can change the metadata of their sandbox: anything but a list is ignored. */
 	if (json_is_array(words)) {
 		json_array_foreach(words, index, word)
 		{
@@ -182,7 +182,7 @@ static int filter_parse(struct filter *filter, const json_t *asked, struct error
 	if (dialect_entry(asked, "filter", fields, ARRAY_SIZE(fields), error) < 0 ||
 	    dialect_texts(states, "states", 64, error) < 0)
 		return -1;
-	/* Pages count from 1; 0 is what some send for the first. */
+	/* Pages count from 1; some clients send 0 for the first. */
 	filter->page = MAX(filter->page, (uint64_t)1);
 	filter->states = json_array_size(states) > 0 ? states : NULL;
 	return filter_metadata(filter, metadata, error);
@@ -203,7 +203,7 @@ static bool matches(const struct filter *filter, const struct sandbox_row *row)
 				   filter->metadata_count);
 }
 
-/* Those that match, the newest last. The caller frees the array. */
+/* The matching sandboxes, newest last. The caller frees the array. */
 static struct sandbox **collect(struct mcp_request *request, const struct filter *filter,
 				size_t *ret_count)
 {

@@ -1,6 +1,6 @@
-/* OpenSandbox's tools on one sandbox: connect, kill, info, renew, metrics, health, endpoint. Each
- * finds it, asks the domain, answers; nothing blocks. No tool needs another before it: what its own
- * server keeps in a registry is found by id here. */
+/* OpenSandbox's tools for one sandbox: connect, kill, info, renew, metrics, health, endpoint. Each
+ * finds it, calls the domain, answers; nothing blocks. No tool depends on an earlier call:
+ * OpenSandbox's server has a registry, but here the id is sufficient. */
 #include "mcp/dialects/opensandbox.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "core/counters.h"
 
-/* What nearly all of them take. The registry that connect_if_missing is about does not exist. */
+/* The common arguments. connect_if_missing concerns the registry, which does not exist here. */
 struct named {
 	const char *id;
 	bool connect;
@@ -142,7 +142,7 @@ void opensandbox_renew(struct mcp_request *request, const json_t *arguments)
 
 /* --- metrics --- */
 
-/* Of what it may have; where nobody looked a moment ago, since its start. */
+/* Percentage of its limit; without a recent reading, since its start. */
 static double cpu_percentage(const struct sandbox *sandbox)
 {
 	double percent = counters_cpu_percent(sandbox);
@@ -171,7 +171,7 @@ static void reply_metrics(struct mcp_request *request, const struct sandbox *san
 	dialect_reply(request, &writer);
 }
 
-/* One that does not run is told of as it was seen last. */
+/* A sandbox that does not run is described by its last reading. */
 static void counted(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
@@ -237,7 +237,7 @@ static void looked(void *data, uint64_t total, bool cut, const struct error *err
 	mcp_release(request);
 }
 
-/* It is healthy when a process in it answers, not when its state says so. */
+/* It is healthy if a process in it answers, whatever its state says. */
 static void check_health(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = seen, .done = looked};

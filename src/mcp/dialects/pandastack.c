@@ -1,8 +1,8 @@
-/* The dialect of PandaStack: one sandbox as a server of its own, at POST /v1/sandboxes/{id}/mcp,
- * with four tools. Without sessions: every request stands for itself, and `initialize` brings the
- * tools along. Its documentation and its server name some arguments differently; both are taken.
- * What clients are told about each tool is in pandastack.json.
- * Waits through callbacks; nothing blocks. */
+/* The dialect of PandaStack: each sandbox is a server of its own, at POST /v1/sandboxes/{id}/mcp,
+ * with four tools. There are no sessions: every request is independent, and the answer to
+ * `initialize` includes the tools. PandaStack's documentation and its server have different names
+ * for some arguments; both are accepted. pandastack.json describes each tool to clients. Waits
+ * through callbacks; nothing blocks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #define REQUEST_MAX (1 * MIB)
 #define ANSWER_MAX (4 * MIB)
-/* An answer has it twice, as text and as data; base64 takes a third more. */
+/* An answer contains it twice, as text and as data; base64 adds a third. */
 #define CONTENT_MAX (ANSWER_MAX / 10 * 3)
 #define TIMEOUT_DEFAULT_MS 30000
 #define TIMEOUT_MAX_MS (24ull * 3600 * 1000)
@@ -26,7 +26,7 @@
 
 /* --- shell --- */
 
-/* A stream as text; what is no text at all is marked and in base64, never changed. */
+/* A stream as text; binary data is marked and sent in base64, never changed. */
 static void append_stream(struct buffer *to, const struct buffer *bytes)
 {
 	uint64_t strange = 0;
@@ -48,7 +48,7 @@ static int read_stream(struct exec *exec, enum exec_stream stream, struct buffer
 	return 0;
 }
 
-/* The output as it is; errors and the exit code only where there are any. */
+/* The unchanged output; errors and the exit code only if there are any. */
 static void reply_output(struct mcp_request *request, const struct exec_row *row,
 			 const struct buffer *out, const struct buffer *err)
 {
@@ -148,7 +148,7 @@ static void file_free(void *state)
 	free(file);
 }
 
-/* Taken by hand, so that a missing one is told as PandaStack does. */
+/* Read by hand, so that a missing argument gets PandaStack's message. */
 static bool file_arguments(struct mcp_request *request, const json_t *arguments, bool path_needed,
 			   bool content_needed)
 {
@@ -361,7 +361,7 @@ static const struct mcp_tool tools[] = {
 DIALECT_TOOLS_COMPLETE(tools);
 static const struct mcp_tool *const tables[] = {tools, NULL};
 
-/* With the catalogue: who knows it needs no second request. */
+/* With the catalogue, so that clients need no second request. */
 static void initialize_with_tools(struct mcp_request *request)
 {
 	struct json_writer *writer = mcp_result_begin(request);
@@ -370,7 +370,7 @@ static void initialize_with_tools(struct mcp_request *request)
 	mcp_result_end(request);
 }
 
-/* A failed call, not a bad request; a client of the newer protocol knows it otherwise. */
+/* It is a failed call, not a bad request; a client of the modern protocol gets the usual error. */
 static bool unknown_tool(struct mcp_request *request, const char *name)
 {
 	if (revision_modern(request->revision))

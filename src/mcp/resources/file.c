@@ -1,7 +1,6 @@
 /* A file as a resource: `sandbox://{sandbox}/files/{+path}`, the path from the root, with or
- * without its first slash. Read as the file tools read (a principal who may write wakes the
- * sandbox); a directory is its list of entries. Its watch is in file_watch.c. Nothing
- * blocks. */
+ * without its first slash. Read like the file tools (a principal that may write wakes the sandbox);
+ * a directory is its list of entries. Its watch is in file_watch.c. Nothing blocks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,7 +277,7 @@ static void complete_done(void *data, uint64_t total, bool cut, const struct err
 	struct completion completion;
 	(void)total;
 	(void)cut;
-	(void)error; /* where nothing can be listed there is nothing to offer */
+	(void)error; /* if the listing fails, there are no values */
 	path->task = NULL;
 	if (request->open) {
 		completion_begin(request, &completion);
@@ -305,7 +304,7 @@ static void complete_path(struct mcp_request *request, const char *value)
 	const char *slash = strrchr(value, '/');
 	size_t prefix = slash ? (size_t)(slash - value) + 1 : 0;
 	mcp_hold(request);
-	/* It is not woken to be asked: one that sleeps has nothing to offer. */
+	/* A completion does not wake a sandbox: a sleeping one has no values. */
 	if (!sandbox || sandbox->row.state != SANDBOX_RUNNING || prefix >= GUEST_PATH_MAX ||
 	    text_copy(path->base, sizeof(path->base), value + prefix) < 0) {
 		complete_done(request, 0, false, NULL);

@@ -1,4 +1,4 @@
-/* What the two files about file resources share. */
+/* Shared by the two files about file resources. */
 #pragma once
 
 #include "base/limits.h"

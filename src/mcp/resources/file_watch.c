@@ -1,9 +1,10 @@
-/* Watching a file: the directory it is in is watched by the sandbox's init, because most programs
- * replace a file by renaming another onto it.
+/* Watches a file: the sandbox's init watches the directory that contains it, because most programs
+ * replace a file by renaming another one onto it.
  *
- * A watch neither wakes a sandbox nor keeps it alive. While it cannot be watched (the sandbox is
- * paused or stopped, the directory is not there yet) the watch is held; when the sandbox runs again
- * it is told of once, since anything may have happened in between. Nothing blocks. */
+ * A watch neither wakes a sandbox nor keeps it alive. While watching is impossible (the sandbox is
+ * paused or stopped, or the directory does not exist yet) the watch is suspended; when the sandbox
+ * runs again, one notification is sent, since anything may have happened in between. Nothing
+ * blocks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 #include "mcp/resources/file.h"
 #include "mcp/resources/kinds.h"
 
-/* Of one sandbox: each takes one of the operations that its init does at once. */
+/* Per sandbox: each uses one of its init's concurrent operations. */
 #define FILE_WATCHES_MAX 16
 
 struct file_watch {
@@ -23,8 +24,8 @@ struct file_watch {
 	char directory[GUEST_PATH_MAX];
 	const char *base; /* in `path` */
 	char path[GUEST_PATH_MAX];
-	struct file_operation_handle *handle; /* NULL: it is held */
-	bool missed;                          /* something may have happened while it was held */
+	struct file_operation_handle *handle; /* NULL: it is suspended */
+	bool missed; /* something may have happened while it was suspended */
 	struct sandbox_watcher watcher;
 	struct activity_listener listener;
 };
@@ -66,7 +67,7 @@ static void watch_done(struct file_operation_handle *handle, const void *result,
 	file->missed = true;
 }
 
-/* Where it cannot be begun it stays held: the next change of the sandbox tries again. */
+/* If the watch cannot begin, it stays suspended: the next change of the sandbox tries again. */
 static void begin(struct file_watch *file, struct sandbox *sandbox)
 {
 	static const struct file_callbacks callbacks = {.on_data = watch_data,
@@ -102,7 +103,7 @@ static void sandbox_lost(struct sandbox_watcher *watcher, const struct error *er
 	(void)error;
 }
 
-/* A directory that was missing may have been made by the file API, which no command's end tells. */
+/* The file API may have made a missing directory; the end of a command would not report that. */
 static void recorded(struct activity_listener *listener, const struct activity_row *row)
 {
 	struct file_watch *file = container_of(listener, struct file_watch, listener);
@@ -150,7 +151,8 @@ int file_resource_watch(struct resource_watch *watch, const char *const *variabl
 	if (!file)
 		abort();
 	file->watch = watch;
-	/* What changes before its init watches is not seen: it is told of once when that stands. */
+	/* Changes before the init's watch begins are not seen: one notification is sent when it
+	 * begins. */
 	file->missed = true;
 	file->sandbox = sandbox->row.id;
 	memcpy(file->path, path, sizeof(path));

@@ -1,6 +1,6 @@
-/* A job's output as a resource: `job://{sandbox}/{job}/{stream}`. Bounded: the end of a long one,
- * with a note of what is before it. Read and watched without waking anything. Nothing blocks but
- * for the read of the output's log. */
+/* A job's output as a resource: `job://{sandbox}/{job}/{stream}`. Bounded: the end of a long
+ * output, with a note about the part before it. Reading and watching wake nothing. Nothing blocks
+ * except reading the output's log. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static int find(struct core *core, const struct principal *principal, const char
 	return exec_find(sandbox, variables[1], ret_exec, error);
 }
 
-/* Fills `to` with what is kept from `offset` on; *ret_begin is where that begins. */
+/* Fills `to` with the kept output from `offset` on; *ret_begin is where it begins. */
 static int read_from(struct exec *exec, enum exec_stream stream, uint64_t offset, struct buffer *to,
 		     uint64_t *ret_begin)
 {
@@ -48,7 +48,7 @@ static int read_from(struct exec *exec, enum exec_stream stream, uint64_t offset
 		ssize_t got = exec_read(exec, stream, offset, to->data + to->size, want, &gap);
 		if (got < 0)
 			return (int)got;
-		if (gap > 0) { /* what comes after it is the end, in one piece */
+		if (gap > 0) { /* the data after the gap is the end, in one piece */
 			memmove(to->data, to->data + to->size, (size_t)got);
 			to->size = 0;
 			*ret_begin = offset + gap;
@@ -83,7 +83,7 @@ static void job_read(struct mcp_request *request, const char *uri, const char *c
 	size_t skip = begin > 0 ? utf8_rest(buffer_text(&output), output.size) : 0;
 	const char *text = buffer_text(&output) + skip;
 	size_t size = output.size - skip;
-	/* What still runs may have written half a character. */
+	/* A running command may have written half a character. */
 	size_t whole = exec_ended(exec) ? size : text_utf8_prefix(text, size);
 	resource_begin(request);
 	if (text_is_utf8(text, whole) && !memchr(text, '\0', whole))
@@ -159,7 +159,7 @@ static int job_watch(struct resource_watch *watch, const char *const *variables,
 	job->total = exec_total(exec, stream);
 	watch->state = job;
 	watch->state_free = job_watch_free;
-	/* What has ended stays as it is: there is nothing to tell of. */
+	/* An ended job does not change: there is nothing to report. */
 	job->watching = !exec_ended(exec);
 	if (job->watching)
 		exec_watch(exec, &job->watcher);

@@ -1,4 +1,4 @@
-/* The kinds of the usual face's resources, and what their files share. */
+/* The kinds of the usual face's resources, and the declarations that their files share. */
 #pragma once
 
 #include "core/sandbox/sandbox.h"
@@ -11,7 +11,7 @@ extern const struct resource_kind inventory_resource, record_resource; /* sandbo
 extern const struct resource_kind file_resource;                       /* file.c */
 extern const struct resource_kind job_resource;                        /* job.c */
 
-/* Answers with the ids and names that begin so. */
+/* Answers with the ids and names that have this prefix. */
 void complete_sandbox(struct mcp_request *request, const char *value);
-/* The sandbox in which another variable is completed; NULL: it is not known which. */
+/* The sandbox for completing another variable; NULL: unknown. */
 struct sandbox *completion_sandbox(struct mcp_request *request);

@@ -1,8 +1,8 @@
-/* subscriptions/listen: a request that stays open and carries what its filter asked for. The first
- * message says which part of the filter is served (what is not known or not supported is left out);
- * every one carries the request's id. A client ends it by cancelling it, and is told nothing more;
- * the server ends it with a result, so that the client knows that it may come back. Keeping the
- * connection alive is the carrier's. Nothing blocks. */
+/* subscriptions/listen: a request that stays open and carries the notifications of its filter. The
+ * first message says which part of the filter is accepted (unknown and unsupported parts are
+ * omitted); every message carries the request's id. A client ends it with a cancel, and gets no
+ * further message; the server ends it with a result, so that the client knows that it may try
+ * again. The carrier keeps the connection alive. Nothing blocks. */
 #include "mcp/resources/listen.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "mcp/resources/resource.h"
 #include "mcp/tasks/task.h"
 
-/* A URI, an id of a client's and what is around them, with all escapes. */
+/* A URI, an id of a client and the envelope, with all escapes. */
 #define LISTEN_MESSAGE_MAX (1 * MIB)
 #define SUBSCRIPTION_ID "io.modelcontextprotocol/subscriptionId"
 
@@ -28,7 +28,7 @@ static const struct {
 };
 
 struct listen {
-	struct list link; /* of all there are */
+	struct list link; /* in the list of all */
 	struct mcp_request *request;
 	bool lists[LIST_COUNT];
 	struct list resources; /* struct listened_resource */
@@ -37,7 +37,7 @@ struct listen {
 
 struct listened_resource {
 	struct list link;
-	struct resource_watch *watch; /* NULL: it cannot change any more */
+	struct resource_watch *watch; /* NULL: the resource cannot change any more */
 };
 
 struct listened_task {
@@ -87,7 +87,7 @@ static void resource_updated(struct resource_watch *watch)
 	notice_end(listen, &writer);
 }
 
-/* Its watch is one less that the workspace has. */
+/* Its watch does not count for the workspace any more. */
 static void resource_ended(struct resource_watch *watch)
 {
 	struct listen *listen = watch->data;
@@ -111,7 +111,7 @@ static void task_changed(struct task_watch *watch, struct mcp_task *task)
 	notice_end(listen, &writer);
 }
 
-/* Told by a list of those that are there now: to tell one may end others. */
+/* Walks over a snapshot of the list, since a notification may end other listens. */
 void listen_list_changed(struct mcp_server *server, const char *what)
 {
 	struct mcp_request *told[LISTENS_MAX];
@@ -179,7 +179,7 @@ void listen_end_all(struct mcp_server *server)
 		mcp_result_begin(request);
 		put_message_id(mcp_meta_begin(request), SUBSCRIPTION_ID, request->id);
 		mcp_meta_end(request);
-		/* What it had is freed with the request. */
+		/* Its data is freed with the request. */
 		mcp_result_end(request);
 	}
 }
@@ -198,7 +198,7 @@ static bool strings(const json_t *array, size_t max)
 	return true;
 }
 
-/* false: the request was answered with what is wrong. */
+/* false: the request was answered with the error. */
 static bool filter_good(struct mcp_request *request, const json_t *filter)
 {
 	if (!json_is_object(filter)) {
@@ -247,7 +247,7 @@ static void take_lists(struct listen *listen, const json_t *filter)
 				   json_is_true(json_object_get(filter, lists[i].filter));
 }
 
-/* What is named twice is told of once. */
+/* An item that is named twice is notified once. */
 static bool repeated(const json_t *array, size_t index)
 {
 	for (size_t i = 0; i < index; i++)

@@ -1,5 +1,6 @@
 /* resources/list, /templates/list, /read, /subscribe, /unsubscribe over the tables of a face, and
- * how every one of them answers. The kinds are in resource_*.c and fixtures.c. Nothing blocks. */
+ * the form of their answers. The kinds are in the other files of this folder and in the fixtures
+ * (tests/mcp/fixtures). Nothing blocks. */
 #include "mcp/resources/resource.h"
 
 #include <stdlib.h>
@@ -50,7 +51,7 @@ void resource_put(struct mcp_request *request, struct page *page, const struct r
 	page->room--;
 }
 
-/* One kind's share of the page; true: it has no more. */
+/* One kind's part of the page; true: it has no more. */
 static bool list_kind(struct mcp_request *request, const struct resource_kind *kind,
 		      struct page *page)
 {
@@ -249,7 +250,7 @@ void resources_subscribe(struct mcp_request *request)
 		mcp_result_empty(request);
 }
 
-/* What was not subscribed to is not an error: it is as it was asked for. */
+/* Unsubscribing without a subscription is not an error. */
 void resources_unsubscribe(struct mcp_request *request)
 {
 	const char *uri = uri_of(request);

@@ -1,6 +1,6 @@
 /* The inventory (`sandboxes://all`) and one sandbox's record (`sandbox://{sandbox}`) as resources.
- * Reading either wakes nothing and is no activity; watching them costs a listener. Also what the
- * variable {sandbox} is completed with. Nothing blocks but for the store. */
+ * Reading either wakes nothing and is no activity; watching them costs a listener. Also the
+ * completion of the variable {sandbox}. Nothing blocks but for the store. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static bool put_job(void *data, const struct exec_row *row)
 	return true;
 }
 
-/* sandbox: NULL of one that has ended. */
+/* sandbox: NULL for one that has ended. */
 static int put_record(struct json_writer *writer, const struct sandbox_row *row,
 		      struct sandbox *sandbox, struct error *error)
 {
@@ -129,7 +129,7 @@ struct life_watch {
 	struct activity_listener listener;
 	struct sandbox_watcher watcher; /* of one sandbox; its end is the watch's */
 	struct resource_watch *watch;
-	struct id sandbox; /* unset: of all that the principal sees */
+	struct id sandbox; /* unset: all that the principal may see */
 };
 
 static void life_recorded(struct activity_listener *listener, const struct activity_row *row)
@@ -237,8 +237,8 @@ static int record_watch(struct resource_watch *watch, const char *const *variabl
 	return 0;
 }
 
-/* After the position of the page before, in the order in which they were made: a sandbox that ended
- * in between is nobody's place. */
+/* Continues after the last page's position, in the order of creation: so a sandbox that ended in
+ * between does not matter. */
 static void record_list(struct mcp_request *request, struct page *page)
 {
 	unsigned long long from = 0;
@@ -301,7 +301,7 @@ const struct resource_kind record_resource = {
     .complete = record_complete,
 };
 
-/* By what the client has chosen already; else the only one there is. */
+/* The sandbox that the client has chosen already; else the only existing one. */
 struct sandbox *completion_sandbox(struct mcp_request *request)
 {
 	struct core *core = request->core;

@@ -1,5 +1,5 @@
-/* URIs of resources against their templates. A URI is a client's: nothing of it is believed, and
- * what a value is used for checks it once more. Called by resources.c and completion.c. */
+/* Matches URIs of resources with their templates. A URI comes from a client and is not trusted: the
+ * users of a value check it again. Called by resources.c and completion.c. */
 #include "mcp/resources/uri.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Watches of resources: made for a subscription, told by their kind that something has changed, and
- * passed on in a turn of their own and not too often. Called by mcp/transport/session.c and
- * listen.c; nothing blocks. */
+/* Watches of resources: made for a subscription, notified of changes by their kind, passed on in a
+ * separate turn and not too often. Called by mcp/transport/session.c and listen.c; nothing
+ * blocks. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* What a task asks its client: inputRequests that tasks/get shows, answers that tasks/update
- * brings, one by one or together. Called by ask.c and tasks.c. Nothing blocks. */
+/* The questions of a task to its client: tasks/get shows them as inputRequests, tasks/update brings
+ * the answers, one by one or together. Called by ask.c and tasks.c. Nothing blocks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,7 +64,7 @@ void task_put_pending(struct json_writer *writer, const struct mcp_task *task)
 	free(text);
 }
 
-/* Keys that nothing is asked under are nobody's: left out. What else is asked stays so. */
+/* Unknown keys are ignored. Other questions stay open. */
 void task_take_answers(struct mcp_task *task, const json_t *responses)
 {
 	const char *key;

@@ -36,7 +36,7 @@ int task_id_make(struct core *core, const struct principal *principal, const str
 	return 0;
 }
 
-/* What is no number gives one that makes another id. */
+/* Text that is not a number gives a number that makes another id. */
 static uint64_t number_at(const char *digits, size_t count)
 {
 	char text[16] = "";

@@ -1,7 +1,7 @@
-/* The ids of tasks. An id is that of the command that the task may be, what is to be known of the
- * call without any record of it, and an HMAC over both and its principal by a secret of this
- * installation: nobody can make one up, and a daemon that was restarted still knows whose it is and
- * which command it stands for. */
+/* The ids of tasks. An id contains the id of the task's command, the facts about the call that are
+ * needed without any record, and an HMAC over both and its principal, with a secret of this
+ * installation. So nobody can forge one, and a restarted daemon still knows its owner and its
+ * command. */
 #pragma once
 
 #include "core/core.h"
@@ -18,6 +18,6 @@ struct task_call {
 NODISCARD int task_id_make(struct core *core, const struct principal *principal,
 			   const struct task_call *call, char ret_id[TASK_ID_SIZE],
 			   struct error *error);
-/* Is it one that this principal was given? Then what it says. */
+/* Was it given to this principal? Then fills in its facts. */
 bool task_id_check(struct core *core, const struct principal *principal, const char *id,
 		   struct task_call *ret_call);

@@ -1,8 +1,7 @@
-/* A task that is not in memory: of a daemon before this one, or forgotten to make room. What its
- * tool would have said is lost, but commands and code go on without a daemon: a new record is made
- * that follows what the task's id stands for, a command or a cell, and ends with what that has
- * printed. Where nothing of it is left the record is a failed one that says so. Called by tasks.c;
- * reads the store. */
+/* Tasks that are not in memory: from an earlier daemon, or forgotten to make room. The answer of
+ * the tool is lost, but commands and code continue without a daemon: this makes a new record that
+ * follows the command or cell of the task's id, and ends with its output. If nothing of it is left,
+ * the record is a failed one that says so. Called by tasks.c; reads the store. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -17,14 +16,14 @@
 #include "mcp/server.h"
 #include "mcp/tasks/task_private.h"
 
-/* A wait has an end; this is begun again then. */
+/* A wait has a time limit; it is then begun again. */
 #define FOLLOW_MS (24u * 3600 * 1000)
-/* The end of a cell is not told to who watches its interpreter. */
+/* The watchers of an interpreter are not notified of a cell's end. */
 #define CELL_LOOK_MS 200
 
 struct following {
 	struct task_call call;
-	struct id sandbox, exec; /* of a cell: of its interpreter */
+	struct id sandbox, exec; /* for a cell: its interpreter */
 	uint64_t cell;           /* its number; 0: a command */
 	struct exec_wait *wait;  /* for a command, or: */
 	struct alarm *look;
@@ -37,8 +36,8 @@ static void following_free(void *state)
 	free(following);
 }
 
-/* What runs it, where the principal sees it. Of no task is it known in which sandbox it runs; the
- * activity has that of every command (*ret_sandbox, where it began at all). */
+/* The exec of the task, if the principal may see it. An id does not say in which sandbox it runs;
+ * the activity has that for every command (*ret_sandbox, if it has begun at all). */
 static struct exec *find(struct core *core, const struct principal *principal,
 			 const struct id *exec_id, struct id *ret_sandbox)
 {
@@ -84,7 +83,7 @@ static bool cell_over(const struct code_cell *cell)
 
 /* --- the end --- */
 
-/* What of it is shown, where its cell is known or is not any more. */
+/* Sets the part of the output to show, whether or not its cell is still known. */
 static void set_view(const struct following *following, struct exec *exec,
 		     const struct code_context *context, const struct code_cell *cell,
 		     struct answer_view *view)
@@ -123,7 +122,7 @@ static void answer(struct mcp_request *inner, struct exec *exec)
 		mcp_fail(inner, &error);
 		return;
 	}
-	/* As the daemon before said of it. */
+	/* The message of the earlier daemon. */
 	if (exec_ended(exec) && exec->row.end == EXEC_END_CANCELLED) {
 		mcp_cancel(inner);
 		return;
@@ -167,7 +166,7 @@ static void lose(struct mcp_request *inner, const struct id *sandbox)
 
 static void follow(struct mcp_request *inner, struct exec *exec);
 
-/* Of an interpreter that keeps variables only what it runs is ended. */
+/* In an interpreter that keeps variables, only the running cell is ended. */
 static void stop(struct mcp_request *inner, struct exec *exec)
 {
 	struct code_context *context;
@@ -232,15 +231,15 @@ static void look(void *data)
 	mcp_release(inner);
 }
 
-/* Is what it has printed, and its value, all there? */
+/* Is all its output and its value complete? */
 static bool over(const struct following *following, struct exec *exec)
 {
 	struct code_context *context;
 	const struct code_cell *cell = cell_of(following, exec, &context);
-	/* A context without it has been given so many others since that it is not kept. */
+	/* A context without the cell has had so many later cells that it is not kept. */
 	if (cell_over(cell) || (context && !cell))
 		return true;
-	/* The end of an interpreter is that of its cell a moment later. */
+	/* An interpreter's end becomes its cell's end a moment later. */
 	return exec_ended(exec) && !(cell && context->running);
 }
 
@@ -262,7 +261,7 @@ static void follow(struct mcp_request *inner, struct exec *exec)
 
 /* --- found again --- */
 
-/* Since when it is over; 0: it is not, or nobody knows. */
+/* Since when it is over; 0: it is not, or this is unknown. */
 static int64_t over_since(const struct following *following, const struct exec *exec)
 {
 	struct code_context *context;
@@ -272,7 +271,7 @@ static int64_t over_since(const struct following *following, const struct exec *
 	return exec ? exec->row.ended_wall : 0;
 }
 
-/* As long as tasks.c keeps one in memory. */
+/* As long as tasks.c keeps a task in memory. */
 static bool is_kept(const struct following *following, struct exec *exec)
 {
 	int64_t now = clock_wall();
@@ -284,13 +283,13 @@ static bool is_kept(const struct following *following, struct exec *exec)
 	return now - over_since(following, exec) < TASK_KEEP_MS * (int64_t)NSEC_PER_MSEC;
 }
 
-/* Was it of a daemon before this one? */
+/* Is it from an earlier daemon? */
 static bool of_before(const struct mcp_request *request, const struct task_call *call)
 {
 	return (int64_t)call->began_ms * NSEC_PER_MSEC < request->server->began_wall;
 }
 
-/* Its hour is counted from its own beginning. */
+/* Its hour counts from its own beginning. */
 static void began_before(struct mcp_task *task)
 {
 	task->created_wall = (int64_t)task->call.began_ms * NSEC_PER_MSEC;

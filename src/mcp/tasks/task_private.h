@@ -14,20 +14,20 @@ struct mcp_task {
 	struct mcp_server *server;
 	struct core *core;
 	struct principal principal;
-	struct token_watcher token; /* its end is the task's */
+	struct token_watcher token; /* the token's end is the task's end */
 	char id[TASK_ID_SIZE];
 	struct task_call call;
 	enum task_state state;
 	char message[TASK_MESSAGE_SIZE];
 	int64_t created_wall, updated_wall;
-	struct mcp_request *inner; /* NULL: it is over */
-	struct buffer result;      /* a JSON object: the result, or of a failed one the error */
-	/* What it asks. */
+	struct mcp_request *inner; /* NULL: the task has ended */
+	struct buffer result;      /* a JSON object: the result, or the error of a failed task */
+	/* Its questions. */
 	json_t *pending;     /* inputRequests without an answer yet, or NULL */
 	json_t *answers;     /* by key, or NULL */
 	json_t *asked_state; /* or NULL */
 	void (*again)(struct mcp_request *request);
-	struct alarm *alarm;           /* to tell, to go on, to forget */
+	struct alarm *alarm;           /* to notify, to continue, to forget */
 	uint64_t began, told, expires; /* uv_now() */
 	bool due, resume;
 	struct list watches; /* struct task_watch */
@@ -35,14 +35,14 @@ struct mcp_task {
 
 /* --- tasks.c --- */
 bool task_over(const struct mcp_task *task);
-/* Those who listen are told in a later turn; not at_once: not too often. */
+/* Notifies watchers in a later turn; without at_once not too often. */
 void task_changed(struct mcp_task *task, bool at_once);
-/* false: there are as many as there may be, and none has ended. */
+/* false: the maximum is reached, and none has ended. */
 bool task_room(const struct principal *principal);
-/* A record of this request's principal. */
+/* A record for this request's principal. */
 struct mcp_task *task_new(struct mcp_request *request, const struct task_call *call,
 			  const char *id);
-/* The same request, but its answer goes into the task. */
+/* The same request, but its answer is stored in the task. */
 struct mcp_request *task_inner_new(const struct mcp_request *outer, struct mcp_task *task);
 
 /* --- ask.c --- */
@@ -50,7 +50,7 @@ void task_put_pending(struct json_writer *writer, const struct mcp_task *task);
 void task_take_answers(struct mcp_task *task, const json_t *responses);
 
 /* --- lost.c --- */
-/* One that follows what is left of it, or has failed since nothing is. NULL: it is not kept any
- * more, or there is no room for it. */
+/* A record that follows the rest of its work, or that has failed since nothing is left. NULL: it is
+ * not kept any more, or there is no room for it. */
 struct mcp_task *task_revive(struct mcp_request *request, const struct task_call *call,
 			     const char *task_id);

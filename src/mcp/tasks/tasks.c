@@ -1,7 +1,7 @@
-/* The tasks extension: records of calls that were answered with a handle, and the methods by which
- * a client asks for them. A task's inner request is the call itself with a carrier that settles
- * into the record; ask.c has what it asks its client. Called by mcp/tools/tools.c, request.c,
- * mcp/resources/listen.c. Nothing blocks. */
+/* The tasks extension: records of calls that were answered with a handle, and the methods with
+ * which a client queries them. A task's inner request is the call itself, with a carrier that
+ * stores the answer in the record; ask.c has the questions to its client. Called by
+ * mcp/tools/tools.c, request.c, mcp/resources/listen.c. Nothing blocks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "mcp/tools/tool.h"
 #include "mcp/tasks/task_private.h"
 
-#define TOLD_MS 200 /* progress is passed on to those who listen not more often */
+#define TOLD_MS 200 /* the minimum time between two notifications of progress */
 #define EXTENSION_NEEDED                                                                           \
 	"{\"requiredCapabilities\":{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}}"
 
@@ -41,7 +41,7 @@ const struct id *task_exec(const struct mcp_task *task)
 
 /* --- its end --- */
 
-/* Its inner request is gone, or is being dropped. */
+/* Its inner request was freed, or is being dropped. */
 static void task_free(struct mcp_task *task)
 {
 	list_each (&task->watches, node)
@@ -71,8 +71,9 @@ static void token_ended(struct token_watcher *watcher)
 
 void tasks_end_all(struct mcp_server *server)
 {
-	/* What runs goes on, and the next daemon finds it by its task's id: nobody may cancel it
-	 * because this one ends. Each is told so here, and has settled then. */
+	/* The work continues, and the next daemon finds it by its task's id: it must not be
+	 * cancelled because this daemon ends. core_let_go() tells each request so, and then each
+	 * has its answer. */
 	if (!list_empty(&tasks))
 		core_let_go(list_entry(tasks.next, struct mcp_task, link)->core);
 	list_each (&tasks, node) {
@@ -84,7 +85,7 @@ void tasks_end_all(struct mcp_server *server)
 
 /* --- what changes --- */
 
-/* Each may go away while it is told. */
+/* Each watch may be removed during its call. */
 static void tell(struct mcp_task *task)
 {
 	struct list due;
@@ -115,7 +116,7 @@ static void tick(void *data)
 		task->resume = false;
 		if (task->inner->open)
 			task->again(task->inner);
-		return; /* which may have settled it: the alarm is set for that already */
+		return; /* this may have stored an answer: then the alarm is set already */
 	}
 	if (!task_over(task))
 		return;
@@ -146,7 +147,7 @@ static void end(struct mcp_task *task, enum task_state state)
 	task_changed(task, true);
 }
 
-/* The oldest that has ended, of one workspace or of all. */
+/* The oldest finished task, of one workspace or of all. */
 static struct mcp_task *oldest_over(const char *workspace, const struct mcp_task *but)
 {
 	list_each (&tasks, node) {
@@ -172,7 +173,7 @@ void task_progress(struct mcp_task *task, const char *text, size_t size)
 
 static void task_notify(struct mcp_request *request, const struct buffer *message)
 {
-	(void)request; /* progress is its statusMessage; nothing else belongs to a task */
+	(void)request; /* progress is its statusMessage; a task has no other messages */
 	(void)message;
 }
 
@@ -307,7 +308,7 @@ struct mcp_request *task_begin(struct mcp_request *request)
 	struct mcp_task *task = task_new(request, &call, text);
 	struct mcp_request *inner = task->inner = task_inner_new(request, task);
 	task_put(mcp_result_begin_as(request, "task"), task);
-	/* From here on the client's connection does not matter any more. */
+	/* From here on the task does not depend on the client's connection. */
 	mcp_result_end(request);
 	return inner;
 }
@@ -325,7 +326,8 @@ static struct mcp_task *find(const struct mcp_server *server, const struct princ
 	return NULL;
 }
 
-/* In memory, or made anew of what is left. NULL: it is not there; *ret_known: it was. */
+/* Finds it in memory, or makes a record of what is left. NULL: not found; *ret_known: it existed
+ * before. */
 static struct mcp_task *find_or_revive(struct mcp_request *request, const char *id, bool *ret_known)
 {
 	struct mcp_task *task = find(request->server, &request->principal, id);
@@ -334,8 +336,8 @@ static struct mcp_task *find_or_revive(struct mcp_request *request, const char *
 	return task || !*ret_known ? task : task_revive(request, &call, id);
 }
 
-/* Through a view that changes nothing a task is only looked at; what changes it is not there, as
- * the tools that do are not. */
+/* Through a read-only view tasks can only be read; the methods that change a task do not exist
+ * there, like the tools that change something. */
 static bool refuse_read_only(struct mcp_request *request)
 {
 	if (request->view.read_only)
@@ -346,7 +348,7 @@ static bool refuse_read_only(struct mcp_request *request)
 	return request->view.read_only;
 }
 
-/* params.taskId's; NULL: the request was answered. */
+/* The task of params.taskId; NULL: the request was answered. */
 static struct mcp_task *asked(struct mcp_request *request)
 {
 	const char *id = json_string_value(json_object_get(request->params, "taskId"));
@@ -418,7 +420,7 @@ void tasks_update(struct mcp_request *request)
 	mcp_result_empty(request);
 }
 
-/* One that is over stays as it is: it is as it was asked for. */
+/* Cancelling a finished task succeeds and changes nothing. */
 void tasks_cancel(struct mcp_request *request)
 {
 	struct mcp_task *task = refuse_read_only(request) ? NULL : asked(request);

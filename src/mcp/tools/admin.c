@@ -1,6 +1,7 @@
-/* The administration's face, at its own URL and for the scope admin alone: tokens, budgets
- * (budget.c), what workspaces have used, how the host is. In no other list of tools. Called by
- * tools.c; a few short calls of the store. A token is in one answer, once, and nowhere else. */
+/* The administration's face, at its own URL and only for the scope admin: tokens, budgets
+ * (budget.c), the usage of workspaces, the host's health. Its tools are in no other list. Called by
+ * tools.c; a few short calls of the store. A token appears in one answer, once, and nowhere
+ * else. */
 #include "mcp/tools/admin.h"
 
 #include <stdlib.h>
@@ -75,7 +76,7 @@ static bool list_one(void *data, const struct token_row *row)
 {
 	struct token_list *list = data;
 	struct buffer line DONE_BUFFER = BUFFER(KIB);
-	/* A revoked one is good for nothing any more. */
+	/* A revoked token is useless. */
 	if (row->revoked_wall != 0)
 		return true;
 	say_token(row, &line);
@@ -117,7 +118,7 @@ static void revoke_token(struct mcp_request *request, const json_t *arguments)
 	struct error error;
 	if (!tool_arguments(request, arguments, &asked))
 		return;
-	/* Somebody may give the token itself: it is not repeated. */
+	/* The argument may be the token itself, so the error does not repeat it. */
 	if (id_parse(asked.token, &id) < 0)
 		content_refuse(request, "field `token_id` must be the id of a token, 16 characters "
 					"a-z and 0-9, as list_tokens has it.");

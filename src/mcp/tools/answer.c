@@ -1,6 +1,6 @@
 /* See answer.h. Called by the tools that run something and by read_job; reads logs from the page
- * cache, bounded. What a sandbox has printed and what its code has drawn is a stranger's: sizes and
- * types are checked here. */
+ * cache, bounded. Output and figures of a sandbox are not trusted: their sizes and types are
+ * checked here. */
 #include "mcp/tools/answer.h"
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "core/account/access.h"
 #include "mcp/content.h"
 
-/* Beside the output: results, tracebacks, what is said about it. */
+/* Room beside the output: results, tracebacks, notes. */
 #define ANSWER_EXTRA (64 * KIB)
 #define RESULT_TEXT_MAX (8 * KIB)
 #define RESULTS_TEXT_MAX (24 * KIB)
@@ -22,7 +22,7 @@
 #define NEXT_WAIT_SECONDS 30
 #define LEFT_COMMAND_SHOWN 60
 #define KILLED_CODE 137    /* 128 and SIGKILL */
-#define TIMED_OUT_CODE 124 /* as of a command (core/account/access.h) */
+#define TIMED_OUT_CODE 124 /* as for a command (core/exec/exec.h) */
 
 #define add(to, ...)                                                                               \
 	do {                                                                                       \
@@ -33,7 +33,7 @@
 void answer_begin(struct answer *answer, uint64_t output_max)
 {
 	*answer = (struct answer){0};
-	/* A byte that is no text becomes four, and a quarter of them may be none. */
+	/* A byte that is not text becomes four, and up to a quarter of the bytes may be such. */
 	answer->text = BUFFER(2 * MAX(output_max, OUTPUT_DEFAULT) + ANSWER_EXTRA);
 }
 
@@ -145,7 +145,7 @@ static void append_left(struct buffer *to, const struct left_process *left, size
 	add(to, "]\n");
 }
 
-/* Closes the last line: which sandbox it was, and when that is about to end. */
+/* Closes the last line: which sandbox it was, and when it will end if that is soon. */
 static void close_line(struct buffer *to, const struct sandbox *sandbox,
 		       const struct answer_view *view)
 {
@@ -184,7 +184,7 @@ void answer_next_call(struct buffer *to, const struct exec *exec, const struct a
 		add(to, "\"stream\":\"%s\",", only_stderr ? "stderr" : "stdout");
 	add(to, "\"offset\":%llu",
 	    (unsigned long long)(only_stderr ? view->output.err_end : view->output.out_end));
-	/* Also where it is 0: else what comes meanwhile would not count as new. */
+	/* Also if it is 0: else new output in the meantime would not count as new. */
 	if (!view->only)
 		add(to, ",\"stderr_offset\":%llu", (unsigned long long)view->output.err_end);
 	if (wait > 0)
@@ -218,14 +218,14 @@ void answer_cell_view(struct exec *exec, const struct code_cell *cell, struct an
 	view->output.err_end = over ? cell->err_end : output_end(exec, EXEC_STDERR);
 }
 
-/* What clients show to a model as a picture. */
+/* An image type that clients show to a model. */
 static bool is_picture(const char *type)
 {
 	return strcmp(type, "image/png") == 0 || strcmp(type, "image/jpeg") == 0 ||
 	       strcmp(type, "image/gif") == 0 || strcmp(type, "image/webp") == 0;
 }
 
-/* The lower the better; 0: it is not shown. */
+/* Lower is better; 0: not shown. */
 static int rank(const char *type)
 {
 	static const char *const texts[] = {"text/plain", "text/markdown", "application/json",
@@ -308,7 +308,7 @@ static void add_result(struct answer *answer, const struct code_context *context
 	*text_left -= MIN(max, (size_t)best->size);
 }
 
-/* What the driver left out: too large, or too many. */
+/* The forms that the driver omitted: too large, or too many. */
 static void add_left_out(struct answer *answer, const struct code_context *context,
 			 const struct code_part *part)
 {
@@ -353,8 +353,8 @@ static char *error_part(const struct code_context *context, const struct code_ce
 	return NULL;
 }
 
-/* The traceback says all; where there is none, what it is called and what it says. Of a long one
- * the end is what matters. */
+/* The traceback is sufficient; without one, the error's name and value. Of a long one the end
+ * matters. */
 static void add_error(struct answer *answer, const struct code_context *context,
 		      const struct code_cell *cell)
 {
@@ -392,14 +392,14 @@ void answer_cell(struct answer *answer, struct code_context *context, const stru
 	bool silent = to->size == 0 && answer->image_count == 0 && !view->paged;
 	if (cell->state == CELL_LOST)
 		add(to, "[lost: nobody knows whether it ran");
-	else if (cell->timed_out) /* whatever the interrupt made of it */
+	else if (cell->timed_out) /* whatever the interrupt has caused */
 		add(to, "[timed out and was stopped, exit code %d", TIMED_OUT_CODE);
 	else if (cell->interrupted)
 		add(to, "[interrupted, exit code %d", cell->exit_code);
 	else
 		add(to, "[exit code %d", cell->exit_code);
 	append_duration(to, cell->duration_ns);
-	/* A context's end says it itself. */
+	/* The end of a context is reported separately. */
 	if (exec && exec_ended(exec) && exec->row.oom_killed && !cell->context_ended)
 		add(to, cell->exit_code == KILLED_CODE ? "; killed: out of memory"
 						       : "; a process ran out of memory");

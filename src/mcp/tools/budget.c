@@ -49,7 +49,7 @@ static void get_budgets(struct mcp_request *request, const json_t *arguments)
 		reply(request, asked.workspace);
 }
 
-/* Those that the workspace has, and the new one in its place. */
+/* The workspace's own budgets, with the new one replaced. */
 struct own_budgets {
 	struct budget_wish wishes[BUDGET_WHATS * PERIODS];
 	size_t count;

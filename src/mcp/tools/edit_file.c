@@ -1,7 +1,7 @@
-/* edit_file: one exact text in the place of another. Of a file whose lines end with \r\n texts of
- * several lines are taken to end so too, unless they say otherwise themselves. Where the old text
- * is not there once, the file is read, and the answer says where it is, or what comes near it.
- * Called by tools.c; nothing blocks. */
+/* edit_file: replaces one exact text by another. In a file whose lines end with \r\n, texts of
+ * several lines are taken to have the same line ends, unless they contain \r themselves. If the old
+ * text does not occur exactly once, the file is read, and the answer says where it occurs, or which
+ * lines are similar. Called by tools.c; nothing blocks. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,20 +9,20 @@
 #include "base/text.h"
 #include "mcp/tools/file.h"
 
-/* Of a longer file no places are told. */
+/* In a longer file no places are reported. */
 #define EXPLAINED_MAX (1 * MIB)
-/* Of that, where lines are compared with the wanted one: it is done in one go. */
+/* The part in which lines are compared with the wanted one: in one turn of the loop. */
 #define COMPARED_MAX (64 * KIB)
 #define PLACES_TOLD 8
 #define NEAR_TOLD 3
 #define LINE_SHOWN 200
-/* So much of a file is read to see how its lines end. */
+/* How much of a file is read to determine its line ends. */
 #define LINE_ENDS_READ (64 * KIB)
 
 struct edit {
 	struct file_tool tool;
 	const char *old_text, *new_text;
-	const char *given_old, *given_new; /* as they came, where the other two were converted */
+	const char *given_old, *given_new; /* the original texts, if the other two were converted */
 	char *converted[2];
 	bool all;
 };
@@ -59,7 +59,7 @@ static struct line trimmed(struct line line)
 	return line;
 }
 
-/* The first line of the old text that says anything. */
+/* The first line of the old text that is not blank. */
 static struct line telling_line(const char *text)
 {
 	const char *end = text + strlen(text);
@@ -72,7 +72,7 @@ static struct line telling_line(const char *text)
 	return line;
 }
 
-/* Pairs of bytes that stand together, whatever their case: a set of those of the wanted line. */
+/* Pairs of adjacent bytes, ignoring case: a set of those in the wanted line. */
 struct pairs {
 	uint8_t set[65536 / 8];
 	size_t count; /* in the line */
@@ -91,7 +91,7 @@ static void pairs_of(struct line line, struct pairs *pairs)
 		pairs->set[pair_at(line, i) / 8] |= (uint8_t)(1u << pair_at(line, i) % 8);
 }
 
-/* 0 to 1000: how many of the pairs of both are in both. In time that grows with the text alone. */
+/* 0 to 1000: the share of common pairs in both lines. Takes time linear in the text. */
 static size_t likeness(const struct pairs *pairs, struct line line)
 {
 	size_t count = line.size > 0 ? line.size - 1 : 0, shared = 0;
@@ -108,7 +108,7 @@ static bool begins_with(struct line line, struct line wanted)
 	return line.size >= wanted.size && memcmp(line.text, wanted.text, wanted.size) == 0;
 }
 
-/* Lines that are the telling one but for white space; else the one that is most like it. */
+/* Reports lines that equal the wanted one except for white space; else the most similar one. */
 static void say_near(const struct edit *edit, const struct file_content *content, struct buffer *to)
 {
 	struct line wanted = telling_line(edit->old_text), best = {0};
@@ -197,7 +197,7 @@ static void explained(void *data, const struct file_content *content, const stru
 	mcp_release(request);
 }
 
-/* Reads the file to say why it did not fit. */
+/* Reads the file to explain the mismatch. */
 static void explain(struct mcp_request *request)
 {
 	struct edit *edit = request->state;
@@ -224,7 +224,7 @@ static void replaced(void *data, uint64_t count, const struct error *error)
 		return;
 	bool unfit = error ? error->kind == ERROR_INVALID : count == 0;
 	if (unfit && edit->given_old) {
-		/* The file's lines end in both ways, or it is there more than once. */
+		/* The file has mixed line ends, or the text occurs more than once. */
 		edit->old_text = TAKE_PTR(edit->given_old);
 		edit->new_text = TAKE_PTR(edit->given_new);
 		replace(request);
@@ -255,7 +255,7 @@ static void replace(struct mcp_request *request)
 		pending_begin(request);
 }
 
-/* With \r\n for each \n; NULL: that would be too long. */
+/* Replaces each \n by \r\n; NULL: the result would be too long. */
 static char *convert(const char *text)
 {
 	struct buffer converted = BUFFER(FILE_CHUNK_MAX - 1);

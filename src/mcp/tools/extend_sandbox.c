@@ -1,4 +1,4 @@
-/* extend_sandbox: changing one that is there, above all how long it lives. Called by tools.c;
+/* extend_sandbox: changes an existing sandbox, above all how long it lives. Called by tools.c;
  * nothing blocks but the store's short calls. */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 	struct changing *changing = request->state;
 	struct sandbox_change *change = &changing->fields.change;
 	struct error error;
-	/* Who gives it a longer life or a name keeps it: it is no longer a one-shot run's. */
+	/* A longer life or a name keeps the sandbox: it no longer belongs to a one-shot run. */
 	change->options_mask = sandbox->row.options & OPTION_DETACHED;
 	tool_wait(request, NULL);
 	if (sandbox_change(sandbox, &request->principal, change, changed, request, &error) < 0) {

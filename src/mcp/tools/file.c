@@ -1,5 +1,5 @@
-/* Tools on files: their table, what they share, and the two small ones, write_file and list_files.
- * Called by tools.c. Files are looked at and changed inside the sandbox; nothing blocks. */
+/* Tools on files: their table, their shared code, and the two small ones, write_file and
+ * list_files. Called by tools.c. Files are read and changed inside the sandbox; nothing blocks. */
 #include "mcp/tools/file.h"
 
 #include <stdarg.h>
@@ -104,7 +104,7 @@ void file_tool_fail(struct mcp_request *request, const char *path, const struct 
 struct write {
 	struct file_tool tool;
 	struct file_write_fields fields;
-	char *bytes; /* what base64 stands for */
+	char *bytes; /* the decoded base64 */
 	size_t size;
 };
 
@@ -189,12 +189,12 @@ static void write_file(struct mcp_request *request, const json_t *arguments)
 
 /* --- list_files --- */
 
-#define LIST_COUNTED 10000 /* entries that are looked at; so many are told by number at most */
+#define LIST_COUNTED 10000 /* the maximum of entries that are counted */
 #define LIST_SHOWN 500
 #define LIST_DEPTH_MAX 10
 
 struct listed {
-	char *line; /* with its end */
+	char *line; /* including its line end */
 	char type;
 };
 
@@ -290,7 +290,7 @@ static void reply_list(struct mcp_request *request, bool cut)
 	content_end(request, false);
 }
 
-/* A file was given: it is told as `ls` does, with what reads it. */
+/* The path is a file: it is described as by `ls`, with the call that reads it. */
 static void file_looked(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;

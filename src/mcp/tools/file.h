@@ -1,36 +1,35 @@
-/* What the tools on files share: one task of the domain's at a time, and answers that say what to
- * do next. file.c has it, and the table; the larger tools have files of their own. */
+/* Shared by the tools on files: one task of the domain at a time, and answers that say what to do
+ * next. file.c has this and the table; the larger tools have their own files. */
 #pragma once
 
 #include "core/file/tasks.h"
 #include "mcp/tools/tool.h"
 
-#define FILE_TOOL_WORKSPACE "/workspace" /* where relative paths begin */
-#define FILE_TOOL_TEXT_MAX (16 * KIB)    /* of a text that nobody gave a size for */
+#define FILE_TOOL_WORKSPACE "/workspace" /* base of relative paths */
+#define FILE_TOOL_TEXT_MAX (16 * KIB)    /* of a text without a given size */
 
-/* The beginning of every file tool's state. Texts are the request's own. */
+/* The beginning of every file tool's state. The texts belong to the request. */
 struct file_tool {
 	struct pending pending;
 	const char *path, *sandbox;
 };
 
-/* Its path as the sandbox sees it, as text for people. */
+/* The path as the sandbox sees it, as text for people. */
 void file_tool_path(struct buffer *to, const char *path);
-/* `read_file {"path": "…", "offset": 5}`; extra: ", \"offset\": 5", or "". With the sandbox where
+/* `read_file {"path": "…", "offset": 5}`; extra: ", \"offset\": 5", or "". Includes the sandbox if
  * this call named one: the state begins with a struct file_tool. */
 void file_tool_call(const struct mcp_request *request, struct buffer *to, const char *tool,
 		    const char *path, const char *extra);
-/* "[...]" as a block of its own at the end: which sandbox was chosen, and `note` where there is
- * any. */
+/* "[...]" as a separate block at the end: which sandbox was chosen, and `note` if there is any. */
 void file_tool_note(struct mcp_request *request, const char *note);
-/* isError with what to call instead where that can be said. */
+/* isError, with the call to use instead if there is one. */
 void file_tool_fail(struct mcp_request *request, const char *path, const struct error *error);
-/* A whole answer: one text, and which sandbox was chosen. */
+/* A complete answer: one text, and which sandbox was chosen. */
 void file_tool_reply(struct mcp_request *request, const char *format, ...) PRINTF_LIKE(2, 3);
-/* The same with isError, without the example: the arguments were good. */
+/* The same with isError, without the example: the arguments were valid. */
 void file_tool_refuse(struct mcp_request *request, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Rows of their tables. */
+/* Rows of the tables. */
 #define FILE_TOOL_PATH                                                                             \
 	{                                                                                          \
 		"path", FIELD_TEXT_AT(struct file_tool, path), FIELD_REQUIRED, 1,                  \
@@ -44,7 +43,7 @@ void file_tool_refuse(struct mcp_request *request, const char *format, ...) PRIN
 	{                                                                                          \
 		"sandbox_id", FIELD_TEXT_AT(struct file_tool, sandbox)                             \
 	}
-/* Said where models look first; the instructions say it for all. */
+/* In the description, where models look first; the instructions say it for all tools. */
 #define FILE_TOOL_SANDBOX_TOLD                                                                     \
 	{                                                                                          \
 		"sandbox_id", FIELD_TEXT_AT(struct file_tool, sandbox),                            \

@@ -1,5 +1,4 @@
-/* See find_job.h. Called by the tools on jobs; blocks for the store where a job is not in memory.
- */
+/* See find_job.h. Called by the tools on jobs; blocks for the store if a job is not in memory. */
 #include "mcp/tools/find_job.h"
 
 #include <string.h>
@@ -39,7 +38,7 @@ static bool list_one(void *data, const struct exec_row *row)
 	return ++listing->count < JOBS_LISTED;
 }
 
-/* The newest of each sandbox, the newest sandbox first. The id of the first. */
+/* Lists the newest jobs of each sandbox, the newest sandbox first. Returns the id of the first. */
 static struct id list_jobs(struct mcp_request *request, struct buffer *to)
 {
 	struct sandbox *sandboxes[SANDBOX_COUNT_PER_STATE_MAX], *sandbox = NULL;
@@ -57,7 +56,8 @@ static struct id list_jobs(struct mcp_request *request, struct buffer *to)
 	return listing.first;
 }
 
-/* Was it a job of a sandbox that has ended lately? Fills what the domain says of such a one. */
+/* Was it a job of a sandbox that has ended lately? Fills in the domain's error about that
+ * sandbox. */
 static bool is_of_ended(struct mcp_request *request, const struct id *job, struct error *error)
 {
 	struct sandbox *sandbox;
@@ -91,7 +91,7 @@ static void refuse(struct mcp_request *request, const char *job_id)
 
 /* --- finding --- */
 
-/* In memory first: the store is asked only for one that ended long ago. */
+/* In memory first: the store is only asked for a job that ended long ago. */
 static struct exec *look(struct mcp_request *request, const struct id *id, bool in_store)
 {
 	struct sandbox *sandbox = NULL;
@@ -115,7 +115,7 @@ static struct exec *look(struct mcp_request *request, const struct id *id, bool 
 	return NULL;
 }
 
-/* The named sandbox alone. target_ready() finds it at once and answers where there is none. */
+/* Only the named sandbox. target_ready() finds it at once, and answers if it does not exist. */
 static void found_sandbox(struct mcp_request *request, struct sandbox *sandbox)
 {
 	request->sandbox = sandbox->row.id;
@@ -140,7 +140,7 @@ void job_find(struct mcp_request *request, const char *sandbox_id, const char *j
 		if (!exec)
 			exec = look(request, &id, true);
 	}
-	/* Those of the daemon's own are nobody's job. */
+	/* The daemon's internal execs are not jobs. */
 	if (!exec || exec_internal(&exec->row)) {
 		refuse(request, job_id);
 		return;
@@ -172,7 +172,7 @@ struct job job_of(struct exec *exec)
 	if (job.context &&
 	    code_cell_find(job.context, job.context->row.cells, &job.cell, &error) < 0)
 		job.cell = NULL;
-	/* A context that was started anew has another interpreter: what this one ran is over. */
+	/* A restarted context has another interpreter: this one's cell has ended. */
 	if (job.context && !id_equal(&job.context->row.exec, &exec->row.id)) {
 		job.context = NULL;
 		job.cell = NULL;

@@ -11,23 +11,24 @@
 #include "mcp/tools/job.h"
 #include "mcp/tools/tool_exec.h"
 
-/* A server that dies at once is seen: so long is waited for its end or its first words, and then
- * for what follows them. */
+/* So long start_job waits for its end or its first output, to notice a server that dies at once;
+ * and after that for further output. */
 #define START_WAIT_MS 1000
 #define START_QUIET_MS 150
-/* From asking a job to end to ending it, and to giving up; and after a signal that was named. */
+/* The time from asking a job to end until killing it, and from that until giving up; and the wait
+ * after a named signal. */
 #define STOP_GRACE_MS 3000
 #define STOP_KILL_MS 5000
 #define STOP_NAMED_MS 1000
-/* The end of a cell is not told to who watches its interpreter; an interpreter that does not
- * listen is killed after some seconds (core/code/code.h). */
+/* The watchers of an interpreter are not notified of a cell's end; an interpreter that does not
+ * react is killed after some seconds (core/code/code.h). */
 #define STOP_LOOK_MS 100
 #define STOP_CELL_MS 15000
 #define STATE_OUTPUT (4 * KIB)
-/* stop_job: who stops a job has read the rest, or does not want it. Of each stream. */
+/* stop_job: a model that stops a job has read the rest, or does not want it. Per stream. */
 #define STOP_OUTPUT (1 * KIB)
 
-/* The last lines alone, and how all of it is read. */
+/* Shows only the last lines, and says how to read all of it. */
 static void view_last(struct exec *exec, struct answer_view *view, struct buffer *to)
 {
 	struct output_view *output = &view->output;
@@ -46,7 +47,7 @@ static void answer_state(struct mcp_request *request, struct exec *exec, bool st
 	struct answer answer;
 	DONE_BUFFER struct buffer note = BUFFER(256);
 	struct answer_view view = {.output = {.max = max, .read_more = "read_job"}};
-	/* Its id stands in what is said of one that runs. */
+	/* For a running job the text contains its id. */
 	if (job_over(&job) && buffer_printf(&note, "job_id %s%s", exec->row.id.text,
 					    request->sandbox_chosen ? ", " : "") < 0)
 		return;
@@ -79,7 +80,7 @@ static void start_cancelled(struct mcp_request *request)
 	struct error error;
 	if (running->starting)
 		exec_wait_cancel(TAKE_PTR(running->starting));
-	/* Nobody was told of it: it would run unseen. */
+	/* The client has not heard of it: it would run unnoticed. */
 	if (pending_kills(request) && sandbox &&
 	    exec_find(sandbox, running->at_exec.text, &exec, &error) == 0)
 		exec_cancel(exec, &request->principal);
@@ -98,7 +99,7 @@ static void started(void *data, struct exec *exec, const struct error *error)
 		tool_exec_leave(running);
 		return;
 	}
-	/* The first words: a little longer, for what comes with them. */
+	/* The first output has come: waits a little for more. */
 	if (!error && !exec_ended(exec) && !running->heard && left > 0) {
 		running->heard = true;
 		if (exec_wait_end(exec, (uint32_t)MIN(left, START_QUIET_MS), started, running,
@@ -159,7 +160,7 @@ static void start_job(struct mcp_request *request, const json_t *arguments)
 struct stopping {
 	struct mcp_request *request;
 	const char *job_id, *sandbox_id, *signal_name;
-	int signal; /* 0: none was named: it is asked to end, and then made to */
+	int signal; /* 0: none was named: the job is asked to end, and then killed */
 	bool killed;
 	int64_t deadline; /* clock_monotonic() */
 	struct exec_wait *wait;
@@ -171,7 +172,7 @@ static void stop_leave(struct stopping *stopping)
 	mcp_release(stopping->request);
 }
 
-/* What was sent was sent. */
+/* The signals stay sent. */
 static void stop_cancelled(struct mcp_request *request)
 {
 	struct stopping *stopping = request->state;
@@ -225,7 +226,7 @@ static void stop_step(struct stopping *stopping, struct exec *exec)
 	stop_leave(stopping);
 }
 
-/* It has ended already, and what it left running has not. */
+/* The job has ended, but its left-over processes have not. */
 static void stop_rest(struct stopping *stopping, struct exec *exec)
 {
 	struct error error;
@@ -263,7 +264,7 @@ static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
 		answer_state(request, exec, true);
 		return;
 	}
-	/* Of an interpreter that keeps variables only what it runs is stopped. */
+	/* In an interpreter that keeps variables, only the running cell is stopped. */
 	if (stopping->signal == 0 && job.context && code_context_interrupt(job.context)) {
 		wait = STOP_CELL_MS;
 	} else if (exec_signal(exec, &request->principal,
@@ -273,7 +274,7 @@ static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
 		return;
 	}
 	stopping->deadline = clock_monotonic() + wait * NSEC_PER_MSEC;
-	/* Until stop_leave(): an answer would free it, and what is here with it. */
+	/* Until stop_leave(): an answer would free the request with this state. */
 	tool_wait(request, stop_cancelled);
 	stop_step(stopping, exec);
 }

@@ -1,4 +1,4 @@
-/* What of the tools on jobs is in other files than their table (job.c). */
+/* The tools on jobs that are in other files than their table (job.c). */
 #pragma once
 
 #include "edge/fields.h"

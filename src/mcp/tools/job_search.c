@@ -1,5 +1,5 @@
-/* See job_search.h. Called by read_job, in turns of its own. The pattern is the client's and the
- * text is the sandbox's: the matcher is the init's own, which never backtracks, and its time is
+/* See job_search.h. Called by read_job, in separate turns. The pattern comes from the client and
+ * the text from the sandbox: the matcher is the init's own, which never backtracks, and its time is
  * bounded here. */
 #include "mcp/tools/job_search.h"
 
@@ -13,10 +13,11 @@
 
 #define SLICE (32 * KIB)
 #define LINE_SHOWN 400
-/* A pattern for which one line takes more looks of the matcher (each 65536 steps of it, which take
- * less than a millisecond) is refused. No clock: a busy host makes no pattern wrong. */
+/* A pattern is refused if one line takes more calls of the matcher (each 65536 steps, which take
+ * less than a millisecond). This does not use a clock, so that a busy host does not make a pattern
+ * fail. */
 #define LINE_LOOKS 10
-/* One search as a whole. */
+/* The time limit of a whole search. */
 #define SEARCH_TIME NSEC_PER_SEC
 
 int search_begin(struct job_search *search, const char *pattern, uint64_t max,
@@ -26,7 +27,7 @@ int search_begin(struct job_search *search, const char *pattern, uint64_t max,
 	if (regex_compile(pattern, strlen(pattern), false, &search->regex, ret_reason) < 0)
 		return -1;
 	search->max = max;
-	/* A line is shown with its offset, and with every byte as four at worst. */
+	/* A line is shown with its offset, and with every byte as four in the worst case. */
 	search->lines = BUFFER(max + 4 * LINE_SHOWN + 64);
 	return 0;
 }
@@ -62,8 +63,8 @@ static void show(struct job_search *search, enum exec_stream stream, uint64_t of
 		return;
 }
 
-/* The lines in [data, data + size), the first of which is at `offset`; each ends in a newline but
- * perhaps the last. */
+/* Searches the lines in [data, data + size), which begins at `offset`; each ends with a newline,
+ * except perhaps the last. */
 static enum search_state search_lines(struct job_search *search, enum exec_stream stream,
 				      uint64_t offset, const char *data, size_t size)
 {
@@ -100,7 +101,7 @@ static enum search_state search_lines(struct job_search *search, enum exec_strea
 static enum search_state search_stream(struct job_search *search, struct exec *exec,
 				       enum exec_stream stream)
 {
-	static char slice[SLICE]; /* one loop; nothing is called from here that waits */
+	static char slice[SLICE]; /* one loop; no function called from here waits */
 	uint64_t *at = &search->at[stream - EXEC_STDOUT], total = exec_total(exec, stream), gap = 0;
 	if (*at >= total)
 		return SEARCH_CAUGHT_UP;
@@ -110,7 +111,7 @@ static enum search_state search_stream(struct job_search *search, struct exec *e
 	*at += gap;
 	size_t size = (size_t)got;
 	const char *last = memrchr(slice, '\n', size);
-	/* Half a line waits for its end, unless that cannot come or is too far away. */
+	/* An incomplete line waits for its end, unless the end cannot come or is too far away. */
 	if (last)
 		size = (size_t)(last - slice) + 1;
 	else if (!exec_ended(exec) && size < sizeof(slice))

@@ -1,6 +1,5 @@
-/* The lines of a job's output that match a regular expression, found in slices, each of which
- * is a piece of work (base/work.h) of the token that asked. A pattern that costs too much is given
- * up. */
+/* Searches the lines of a job's output that match a regular expression, in slices, each of which is
+ * a piece of work (base/work.h) of the caller's token. A pattern that costs too much is refused. */
 #pragma once
 
 #include "base/work.h"
@@ -12,12 +11,12 @@ struct regex;
 
 struct job_search {
 	struct regex *regex;
-	uint64_t at[2]; /* of each stream: what is before is searched */
+	uint64_t at[2]; /* of each stream: the part before is searched */
 	bool wanted[2];
 	uint64_t max; /* bytes of lines */
 	struct buffer lines;
 	uint64_t matches;
-	enum exec_stream shown; /* whose lines came last; 0: none, which reads as stdout */
+	enum exec_stream shown; /* the stream of the last lines; 0: none, which reads as stdout */
 	int64_t spent;          /* ns */
 };
 
@@ -30,15 +29,15 @@ enum search_state { SEARCH_MORE, SEARCH_CAUGHT_UP, SEARCH_FULL, SEARCH_TOO_COSTL
 int search_begin(struct job_search *search, const char *pattern, uint64_t max,
 		 const char **ret_reason);
 void search_done(struct job_search *search);
-/* One slice. CAUGHT_UP: every whole line that was printed is searched. */
+/* One slice. CAUGHT_UP: every complete line was searched. */
 enum search_state search_step(struct job_search *search, struct exec *exec);
 
-/* A turn to call search_step(). `come` is called once for each search_queue(), later. */
+/* Waits for a turn to call search_step(). `come` is called later, once for each search_queue(). */
 struct search_turn {
 	struct work work;
 	void (*come)(void *data);
 	void *data;
 };
 void search_queue(struct mcp_request *request, struct search_turn *turn);
-/* Safe for one that does not wait, and for one that is all zero. */
+/* Safe if it does not wait, and if it is all zero. */
 void search_unqueue(struct search_turn *turn);

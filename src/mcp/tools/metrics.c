@@ -1,6 +1,6 @@
-/* The toolset `metrics`: what sandboxes use now, what they have used, what happened in them. Called
- * by tools.c. None of it wakes a sandbox or counts as activity. Numbers come from the spawner,
- * sums and entries from the store, a bounded batch of rows in each turn of the loop. */
+/* The toolset `metrics`: the present use of sandboxes, their past use, their activity. Called by
+ * tools.c. None of it wakes a sandbox or counts as activity. Counters come from the spawner, sums
+ * and entries from the store, a bounded batch of rows in each turn of the loop. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,7 +16,7 @@
 #include "mcp/tools/admin.h"
 
 #define ANSWER_MAX (16 * KIB)
-/* Room for what is said at the end. */
+/* Room for the note at the end. */
 #define ANSWER_NOTE 256
 
 /* --- get_metrics --- */
@@ -84,7 +84,7 @@ static void reply_metrics(struct mcp_request *request)
 	content_reply(request, "%s", buffer_text(&text));
 }
 
-/* What is not known of one that has stopped meanwhile is left out. */
+/* Unknown values, of a sandbox that has stopped meanwhile, are omitted. */
 static void counted(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
@@ -204,7 +204,7 @@ static void usage_step(struct mcp_request *request)
 		return;
 	}
 	if (more) {
-		/* Others have their turn in between. */
+		/* Other work is done in between. */
 		usage->alarm = alarm_after(request->core->loop, 1, usage_walk_on, request);
 		tool_wait(request, usage_cancelled);
 		return;
@@ -230,7 +230,7 @@ static void usage_walk_on(void *data)
 static void metered(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
-	(void)error; /* what could be counted is */
+	(void)error; /* the available counters are shown */
 	if (!tool_back(request))
 		return;
 	usage_step(request);
@@ -300,7 +300,7 @@ static bool say_entry(void *data, const struct activity_row *row)
 		const char *value = row->details + at;
 		size_t size = strlen(value), shown = MIN(size, (size_t)200);
 		at += (uint32_t)size + 1;
-		/* Digests are for who verifies receipts. */
+		/* Digests are only needed to verify receipts. */
 		if (strstr(key, "sha256"))
 			continue;
 		(void)!buffer_printf(to, ", %s ", key);
@@ -358,7 +358,7 @@ static void get_activity(struct mcp_request *request, const json_t *arguments)
 		mcp_fail(request, &error);
 		return;
 	}
-	/* Of one that has ended too: that is when it matters what happened. */
+	/* Also for an ended sandbox, where the activity matters most. */
 	if (activity->sandbox && strlen(activity->sandbox) <= NAME_MAX_LENGTH &&
 	    sandbox_find_row(request->core, &request->principal, activity->sandbox, &row, &error) ==
 		0) {

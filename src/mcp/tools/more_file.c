@@ -1,6 +1,6 @@
-/* The toolset `files`: what changes or inspects files without their contents. Called by tools.c.
- * Each tool is one operation inside the sandbox, but for a copy into another sandbox, which goes
- * through the daemon as fast as the slower side takes it. Nothing blocks. */
+/* The toolset `files`: changes or inspects files without their contents. Called by tools.c. Each
+ * tool is one operation inside the sandbox, except a copy into another sandbox, which goes through
+ * the daemon at the speed of the slower one. Nothing blocks. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -9,7 +9,7 @@
 #include "mcp/tools/file.h"
 
 struct change {
-	struct file_tool tool; /* path: what is changed */
+	struct file_tool tool; /* path: the file to change */
 	const char *to, *mode, *to_sandbox;
 	bool recursive, replace;
 	const char *what; /* "made", "removed": the answer's verb */

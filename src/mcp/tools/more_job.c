@@ -1,6 +1,6 @@
-/* The toolset `jobs`: which jobs there are, and programs that are talked to. Called by tools.c;
- * blocks for the store where jobs are listed. What a program reads is given to it as far as it
- * takes it at once. */
+/* The toolset `jobs`: the list of jobs, and programs with an open standard input. Called by
+ * tools.c; blocks for the store when jobs are listed. Input is written as far as the program
+ * accepts it at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static bool list_one(void *data, const struct exec_row *row)
 	target_age((ended ? row->ended_wall : clock_wall()) - row->started_wall, &line);
 	(void)!buffer_printf(
 	    &line, ", %llu bytes: ", (unsigned long long)(row->out_total + row->err_total));
-	/* A line each: a command may have several. */
+	/* One line each, although a command may have several. */
 	output_name(&line, command, shown);
 	(void)!buffer_append_text(&line, shown < strlen(command) ? "...\n" : "\n");
 	if (buffer_append(&list->text, line.data, line.size) < 0) {

@@ -1,5 +1,5 @@
-/* What a command has printed, as text for a model (output.h). Called by the tools that run
- * something or read a job; reads the exec's logs from the page cache, a bounded part of them. */
+/* The output of a command, as text for a model (output.h). Called by the tools that run something
+ * or read a job; reads the exec's logs from the page cache, a bounded part of them. */
 #include "mcp/tools/output.h"
 
 #include <string.h>
@@ -11,15 +11,16 @@
 #include "core/account/access.h"
 #include "mcp/alarm.h"
 
-/* Lines are counted in this much of a stream: more would hold up the loop. */
+/* Lines are counted in so many bytes of a stream: more would block the loop. */
 #define COUNT_MOST (8 * MIB)
 #define COUNT_CHUNK (64 * KIB)
-/* Where more than one byte in so many is no text, it is binary; a few can be shown in any case. */
+/* If more than one byte in so many is not text, the output is binary; a few bytes can always be
+ * shown. */
 #define BINARY_SHARE 4
 #define BINARY_LEAST 16
 
-/* An append that does not fit: callers make their buffers for what they ask for, escaped; what
- * passes that is dropped rather than cut in the middle. */
+/* Appends. Callers size their buffers for the escaped text that they request; text beyond that is
+ * dropped rather than cut in the middle. */
 static void add(struct buffer *to, const char *data, size_t size)
 {
 	if (buffer_append(to, data, size) < 0)
@@ -40,8 +41,8 @@ void output_end_line(struct buffer *to)
 
 /* --- what is text --- */
 
-/* Length of the character at `data`, or 0 where there is none. Of the control characters those are
- * text that programs print in text: the blank ones, backspace, bell, escape. */
+/* The length of the character at `data`, or 0 if it is invalid. Some control characters are text,
+ * since programs print them in text: blanks, backspace, bell, escape. */
 static size_t character(const char *data, size_t size)
 {
 	unsigned char c = (unsigned char)data[0];
@@ -81,8 +82,8 @@ void output_visible(struct buffer *to, const char *data, size_t size, uint64_t *
 	add(to, data + plain, size - plain);
 }
 
-/* What ends a line or moves a terminal's cursor: the control characters of ASCII and Latin-1, the
- * separators of lines and paragraphs (U+2028, U+2029). */
+/* Characters that end a line or move a terminal's cursor: the control characters of ASCII and
+ * Latin-1, the separators of lines and paragraphs (U+2028, U+2029). */
 static bool is_control(const char *data, size_t length)
 {
 	const unsigned char *c = (const unsigned char *)data;
@@ -136,7 +137,7 @@ uint64_t output_tail(struct exec *exec, enum exec_stream stream, uint64_t max)
 
 /* --- counting --- */
 
-/* Eight bytes at a time: megabytes are counted while everybody else waits. */
+/* Eight bytes at a time, since everything else waits while megabytes are counted. */
 static uint64_t count_newlines(const char *data, size_t size)
 {
 	const uint64_t ones = 0x0101010101010101, low = 0x7f7f7f7f7f7f7f7f;
@@ -146,8 +147,8 @@ static uint64_t count_newlines(const char *data, size_t size)
 		uint64_t word;
 		memcpy(&word, data + at, 8);
 		word ^= '\n' * ones;
-		/* The high bit of each byte that is zero now; then their sum in the highest byte.
-		 */
+		/* The high bit of each byte that is now zero; then their sum in the highest
+		 * byte. */
 		uint64_t zero = ~(((word & low) + low) | word | low);
 		count += (zero >> 7) * ones >> 56;
 	}
@@ -159,7 +160,7 @@ static uint64_t count_newlines(const char *data, size_t size)
 bool output_count(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
 		  uint64_t *ret_bytes, uint64_t *ret_lines)
 {
-	static char chunk[COUNT_CHUNK]; /* one loop, and nothing is called from here that waits */
+	static char chunk[COUNT_CHUNK]; /* one loop, and no function called from here waits */
 	uint64_t stop = MIN(end, begin + COUNT_MOST), lines = 0;
 	char last = '\n';
 	*ret_bytes = end > begin ? end - begin : 0;
@@ -223,8 +224,8 @@ static void append_strange(struct buffer *to, uint64_t binary)
 			   (unsigned long long)binary, binary == 1 ? " is" : "s are");
 }
 
-/* The rest of a character that began before it was asked for, or whose end has not come yet, is
- * not shown: the offset says where it is. */
+/* The rest of a character that began before the range, and an incomplete one at its end, are not
+ * shown: the offset says where it is. */
 static void trim(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
 		 struct output_cut *cut)
 {
@@ -270,8 +271,8 @@ bool output_append(struct buffer *to, struct exec *exec, const struct output_vie
 	uint64_t max = view->max ? view->max : OUTPUT_DEFAULT;
 	uint64_t out = view->out_end - MIN(view->out_begin, view->out_end);
 	uint64_t err = view->err_end - MIN(view->err_begin, view->err_end);
-	/* The errors are what is looked for first when something fails, and short when nothing
-	 * does: they have up to half where both are long. */
+	/* A model looks first at the errors when something fails, and they are short otherwise:
+	 * they get up to half if both are long. */
 	uint64_t err_max = MIN(err, MAX(max / 2, max - MIN(max, out)));
 	bool left_out = append_stream(to, exec, EXEC_STDOUT, view->out_begin, view->out_end,
 				      max - err_max, view->read_more);
@@ -284,7 +285,7 @@ bool output_append(struct buffer *to, struct exec *exec, const struct output_vie
 
 /* --- a page --- */
 
-/* Where a page of a stream that goes on ends: behind its last line, where there is one. */
+/* Where a page of a longer stream ends: after its last line, if it has one. */
 static size_t page_end(const char *data, size_t size, bool more)
 {
 	if (!more)
@@ -309,7 +310,8 @@ uint64_t output_page(struct buffer *to, struct exec *exec, enum exec_stream stre
 		add_format(to, "[%llu bytes are no longer kept]\n", (unsigned long long)gap);
 	from += gap;
 	size_t rest = from > 0 ? utf8_rest(page.data, (size_t)got) : 0;
-	/* Of a job that still runs the last line may be half; it is shown, for a prompt is one. */
+	/* The last line of a running job may be incomplete; it is shown, since it may be a
+	 * prompt. */
 	bool more = from + (uint64_t)got < total;
 	size_t size = page_end(page.data, (size_t)got, more);
 	if (!more && !exec_ended(exec))
@@ -328,8 +330,8 @@ uint64_t output_page(struct buffer *to, struct exec *exec, enum exec_stream stre
 
 /* --- live --- */
 
-/* The whole lines of one stream that have come, as far as one message has room; the last of them
- * where there are more: who watches wants to see where it is. */
+/* The newest complete lines of one stream that fit into one message: the last ones show how far the
+ * command is. */
 static size_t newest_lines(struct exec *exec, enum exec_stream stream, uint64_t *sent, char *to,
 			   size_t room)
 {
@@ -344,7 +346,7 @@ static size_t newest_lines(struct exec *exec, enum exec_stream stream, uint64_t 
 	size_t size;
 	if (end)
 		size = (size_t)(end - to) + 1;
-	else if ((size_t)got == room) /* a line without an end: better some of it than silence */
+	else if ((size_t)got == room) /* a line without an end: better a part of it than nothing */
 		size = text_utf8_prefix(to, (size_t)got);
 	else
 		return 0;
@@ -400,7 +402,7 @@ static void follow_look(void *data)
 	alarm_stop(&follow->alarm);
 	if (!sandbox || exec_find(sandbox, follow->exec.text, &exec, &error) < 0)
 		return;
-	/* A message may be what shows that the client is gone: then all this is over after it. */
+	/* A message may reveal that the client is gone: then this request ends after it. */
 	mcp_hold(request);
 	if (follow_send(follow, exec))
 		follow->alarm =
@@ -408,8 +410,8 @@ static void follow_look(void *data)
 	mcp_release(request);
 }
 
-/* In a turn of its own, so that whatever comes of a message does not come from within a callback
- * of the domain. */
+/* In a separate turn, so that a message's consequences do not happen within a callback of the
+ * domain. */
 void follow_changed(struct follow *follow, struct mcp_request *request, struct exec *exec)
 {
 	follow->request = request;

@@ -1,9 +1,8 @@
 /* Output as a model reads it: bounded, cut at line ends and never inside a character, with counts
  * and the call that reads the rest.
  *
- * Bytes that are no text are never shown as something else: a few of them in a text stand there as
- * \xNN, and the answer says so; where there are many the output is told as binary, with its size.
- */
+ * Bytes that are not text are never misrepresented: a few of them in a text are shown as \xNN, and
+ * the answer says so; if there are many, the output is described as binary, with its size. */
 #pragma once
 
 #include "core/exec/exec.h"
@@ -22,42 +21,42 @@ struct output_view {
 	const char *read_more; /* the name of the tool that reads the rest, "read_job"; NULL: it
 				  cannot be read */
 };
-/* Appends stdout, then stderr under a line that says so where there is any. true when something was
- * left out. What was appended ends with a line end, or is nothing. */
+/* Appends stdout, then stderr under a heading if there is any. true if something was omitted. The
+ * appended text ends with a line end, or is empty. */
 bool output_append(struct buffer *to, struct exec *exec, const struct output_view *view);
-/* The next page of one stream: from `from` (moved behind what is not kept any more, which is told)
- * at most `max` bytes, to a line's end where there is one. Returns where the next page begins. */
+/* The next page of one stream: at most `max` bytes from `from` on, to a line's end if possible.
+ * `from` is moved past bytes that are not kept, which is reported. Returns where the next page
+ * begins. */
 uint64_t output_page(struct buffer *to, struct exec *exec, enum exec_stream stream, uint64_t from,
 		     uint64_t max);
-/* Where a stream ends as far as it can be shown: of one that still grows before a character whose
- * end has not come yet. */
+/* The end of a stream's showable part: in a growing stream before an incomplete character. */
 uint64_t output_end(struct exec *exec, enum exec_stream stream);
-/* Where the last lines begin, of at most `max` bytes; of one long line its last part. */
+/* The beginning of the last lines, of at most `max` bytes; for one long line, of its last part. */
 uint64_t output_tail(struct exec *exec, enum exec_stream stream, uint64_t max);
-/* Bytes and lines of [begin, end); true when all lines were counted, else there are more. */
+/* Counts bytes and lines of [begin, end); true if all lines were counted, else there are more. */
 bool output_count(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
 		  uint64_t *ret_bytes, uint64_t *ret_lines);
-/* Text with every byte that is none as \xNN; `binary` of them are counted. */
+/* Text with every byte that is not text as \xNN; `binary` counts these. */
 void output_visible(struct buffer *to, const char *data, size_t size, uint64_t *binary);
-/* A name or a command among what we say: one line, whatever is in it. Control characters, line ends
- * among them, are escaped (\n, \t, \r, else \xNN), and so is what is no text; at most four bytes
- * for each. A name that is not strange stays as other tools take it. */
+/* A name or a command within our text: always one line. Control characters, including line ends,
+ * are escaped (\n, \t, \r, else \xNN), and so are bytes that are not text; at most four bytes for
+ * each. An ordinary name stays as other tools accept it. */
 void output_name(struct buffer *to, const char *data, size_t size);
-/* Too many of the bytes are no text for it to be read. */
+/* Are too many of the bytes not text? */
 bool output_is_binary(const char *data, size_t size);
-/* A line end where the last line has none. */
+/* Adds a line end if the last line has none. */
 void output_end_line(struct buffer *to);
 
-/* What a command prints, as progress of the request that waits for it: as it comes, and what may
- * not be sent yet a little later. */
+/* The output of a command as progress of the request that waits for it: at once, or a little later
+ * if it may not be sent yet. */
 struct follow {
 	uint64_t sent[2];        /* of the two streams: what comes from there on is told */
-	struct id sandbox, exec; /* whose output it is */
+	struct id sandbox, exec; /* the source of the output */
 	struct mcp_request *request;
 	struct alarm *alarm;
 };
 
-/* Something was printed. */
+/* There is new output. */
 void follow_changed(struct follow *follow, struct mcp_request *request, struct exec *exec);
-/* Before the follow's memory is gone; again does no harm. */
+/* Call it before the follow's memory is freed; calling it again is harmless. */
 void follow_stop(struct follow *follow);

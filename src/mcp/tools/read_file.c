@@ -1,5 +1,6 @@
-/* read_file: a piece of a text by lines or by bytes, an image whole, anything else by name. Called
- * by tools.c. A line is found by reading up to it, a piece at a time; nothing blocks. */
+/* read_file: a part of a text by lines or by bytes, a whole image, for any other file a
+ * description. Called by tools.c. A line is found by reading up to it, a piece at a time; nothing
+ * blocks. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -13,7 +14,7 @@
 #define LIMIT_MAX (1 * MIB)
 #define IMAGE_MAX (2 * MIB)
 #define SCAN_PIECE (256 * KIB)
-/* A line further in than this is looked for with a tool inside. */
+/* A line further in the file must be searched with a program inside the sandbox. */
 #define SCAN_MAX (256 * MIB)
 #define SCAN_MAX_TEXT "256 MiB"
 
@@ -35,7 +36,7 @@ static uint64_t count_lines(const char *data, size_t size)
 
 /* --- answers --- */
 
-/* A URL that people can fetch the file with; where nothing listens on TCP, the command for it. */
+/* A URL for people to fetch the file; without a TCP listener, the command for it. */
 static bool sign(struct mcp_request *request, struct buffer *to)
 {
 	const struct reading *reading = request->state;
@@ -93,7 +94,7 @@ static void reply_binary(struct mcp_request *request, const struct file_content 
 	content_end(request, false);
 }
 
-/* Where the text that is shown ends: at a line's end, at the latest at a character's. */
+/* The end of the shown text: at a line's end, or at least at a character's end. */
 static size_t cut(const struct reading *reading, const struct file_content *content)
 {
 	size_t size = content->size, lines = 0;
@@ -150,8 +151,8 @@ static void say_rest(struct mcp_request *request, const struct file_content *con
 	file_tool_call(request, note, "read_file", reading->tool.path, buffer_text(&where));
 }
 
-/* Text in an encoding of its own, or with a few bytes that are none: as output is shown. What the
- * file has is said by the note, since edit_file wants it as it is. */
+/* Text in another encoding, or with a few bytes that are not text: shown like output. The note
+ * describes the original bytes, since edit_file needs them unchanged. */
 static void show_strange(struct mcp_request *request, const char *data, size_t size,
 			 struct buffer *note)
 {
@@ -221,7 +222,7 @@ static void fail(struct mcp_request *request, const struct error *error)
 		file_tool_fail(request, reading->tool.path, error);
 		return;
 	}
-	/* A FIFO, a socket or a device cannot be read here at all. */
+	/* A FIFO, a socket or a device cannot be read here. */
 	if (!strstr(error->message, "is a directory")) {
 		file_tool_refuse(request, "%s: use it with a program inside (run_shell).",
 				 error->message);
@@ -232,7 +233,7 @@ static void fail(struct mcp_request *request, const struct error *error)
 			 buffer_text(&call));
 }
 
-/* The next piece of it. */
+/* Reads the next piece. */
 static void read_piece(struct mcp_request *request, uint64_t offset, uint64_t max,
 		       void (*done)(void *data, const struct file_content *content,
 				    const struct error *error))
@@ -287,7 +288,7 @@ static void text_read(void *data, const struct file_content *content, const stru
 	mcp_release(request);
 }
 
-/* Where the wanted line begins in this piece, or false: further on. */
+/* Finds the beginning of the wanted line in this piece; false: it is further on. */
 static bool find_line(struct reading *reading, const struct file_content *content)
 {
 	const char *at = content->data, *end = content->data + content->size;
@@ -363,7 +364,7 @@ void read_file_tool(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "Give `line` or `offset`, not both.");
 		return;
 	}
-	/* From the first line on. */
+	/* Begins at the first line. */
 	reading->line_set = reading->line_set || (reading->lines_set && !reading->offset_set);
 	reading->line = MAX(reading->line, 1u);
 	target_ready(request, reading->tool.sandbox, 0, act);

@@ -1,9 +1,9 @@
-/* read_job: what a job has printed, from an offset on or as a whole; its end; only the lines that
- * match. It may wait: until there is a batch worth a turn of the model (something new, and then
- * silence for a tenth of the time that may be waited, or a full page), or a line matches, or the
- * job is over, or the time is. Called by tools.c; waits through callbacks.
+/* read_job: the output of a job, from an offset on or as a whole; its end; or only the matching
+ * lines. It may wait until one of these comes: a batch that is worth a turn of the model (new
+ * output, and then silence for a tenth of the waiting time, or a full page), a matching line, the
+ * end of the job, the end of the waiting time. Called by tools.c; waits through callbacks.
  *
- * From act() on the request is held: an answer would free it, and what is here with it. Each turn
+ * From act() on the request is held: else an answer would free it with this state. Each turn
  * (step()) either waits by `wait` or for its `turn`, or answers and leaves; a cancel leaves. */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 
 #define QUIET_LEAST_MS 300
 #define QUIET_SHARE 10 /* of wait_seconds */
-/* The end of a cell is not told to who watches its interpreter. */
+/* The watchers of an interpreter are not notified of a cell's end. */
 #define CELL_LOOK_MS 200
 
 struct reading {
@@ -31,11 +31,11 @@ struct reading {
 	bool wait_given;
 	uint64_t max;
 	enum exec_stream only; /* 0: both */
-	bool paged;            /* from offsets on, a page; else head and tail of it all */
-	bool until_end;        /* output alone ends no waiting */
+	bool paged;            /* a page from the offsets on; else head and tail of the whole */
+	bool until_end;        /* output alone does not end the wait */
 	int64_t quiet_ms;
-	uint64_t from[2], known[2], seen[2]; /* shown from here; new behind this; seen last */
-	int64_t past[2];                     /* 0, or the offset that was behind the end */
+	uint64_t from[2], known[2], seen[2]; /* shown from here; new after this; seen last */
+	int64_t past[2];                     /* 0, or the requested offset beyond the end */
 	int64_t deadline, grown;             /* clock_monotonic() */
 	struct job_search search;
 	struct exec_wait *wait;
@@ -73,7 +73,7 @@ static bool wants(const struct reading *reading, enum exec_stream stream)
 	return reading->only == 0 || reading->only == stream;
 }
 
-/* The pages that were asked for; `view` says where they end. */
+/* Adds the requested pages; `view` says where they end. */
 static void add_pages(struct reading *reading, struct answer *answer, struct exec *exec,
 		      struct answer_view *view)
 {
@@ -100,7 +100,7 @@ static void add_pages(struct reading *reading, struct answer *answer, struct exe
 	}
 	uint64_t more = (out ? exec_total(exec, EXEC_STDOUT) - view->output.out_end : 0) +
 			(err ? exec_total(exec, EXEC_STDERR) - view->output.err_end : 0);
-	/* Of one that runs the last line says how to go on. */
+	/* For a running job the last line says how to continue. */
 	if (more == 0 || !exec_ended(exec))
 		return;
 	if (buffer_printf(&answer->text, "[... %llu bytes more; next: ", (unsigned long long)more) <
@@ -111,7 +111,7 @@ static void add_pages(struct reading *reading, struct answer *answer, struct exe
 		return;
 }
 
-/* Its author has lost count; what was read instead is told by the offsets of the next call. */
+/* The model's offset was wrong; the offsets of the next call say what was read instead. */
 static void add_past(const struct reading *reading, struct answer *answer, struct exec *exec)
 {
 	for (int i = 0; i < 2; i++) {
@@ -139,7 +139,7 @@ static void add_matches(struct reading *reading, struct answer *answer, struct a
 		return;
 }
 
-/* Where what is shown begins and ends, where no offset was given. */
+/* The range that is shown without a given offset. */
 static void view_all(const struct reading *reading, const struct job *job, struct answer_view *view)
 {
 	if (job->cell)
@@ -207,7 +207,7 @@ static void woke(void *data, struct exec *exec, const struct error *error)
 	}
 }
 
-/* Until something is printed, it ends, or so long. */
+/* Waits for output, its end, or the time limit. */
 static void wait_more(struct reading *reading, struct exec *exec, int64_t milliseconds)
 {
 	struct error error;
@@ -228,7 +228,7 @@ static void finish(struct reading *reading, struct exec *exec, bool full)
 	leave(reading);
 }
 
-/* How much of what is wanted has come since. */
+/* How much relevant output has come since. */
 static uint64_t news(struct reading *reading, struct exec *exec)
 {
 	uint64_t sum = 0;
@@ -248,7 +248,7 @@ static void step_search(struct reading *reading, struct exec *exec)
 	struct mcp_request *request = reading->request;
 	struct job job = job_of(exec);
 	bool over = job_over(&job);
-	/* What is printed from now on is waited for below. */
+	/* The wait below is for output from now on. */
 	(void)news(reading, exec);
 	switch (search_step(&reading->search, exec)) {
 	case SEARCH_TOO_COSTLY:
@@ -309,7 +309,7 @@ static void step(struct reading *reading, struct exec *exec)
 
 /* --- the beginning --- */
 
-/* From the beginning, or from the end where it is negative. */
+/* From the beginning, or from the end if it is negative. */
 static uint64_t offset_of(int64_t offset, uint64_t total)
 {
 	if (offset >= 0)
@@ -326,7 +326,7 @@ static void act(struct mcp_request *request, struct exec *exec)
 				   job.cell ? job.cell->err_begin : 0};
 	for (int i = 0; i < 2; i++) {
 		uint64_t total = exec_total(exec, EXEC_STDOUT + i);
-		/* `offset` is of the stream that is read alone. */
+		/* `offset` applies to the stream that is read alone. */
 		int which = reading->only == EXEC_STDERR ? 0 : i;
 		bool given = reading->offset_given[which];
 		reading->from[i] = given ? offset_of(reading->offsets[which], total) : begins[i];
@@ -334,7 +334,7 @@ static void act(struct mcp_request *request, struct exec *exec)
 			reading->past[i] = reading->offsets[which];
 			reading->from[i] = total;
 		}
-		/* Where no offset says what is known already, what is new is what comes now. */
+		/* Without an offset, new output is the output from now on. */
 		reading->known[i] = given ? reading->from[i] : total;
 		reading->seen[i] = total;
 		reading->search.at[i] = reading->from[i];

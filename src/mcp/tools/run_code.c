@@ -1,9 +1,10 @@
 /* run_code: a piece of code in a fresh interpreter, in one that keeps its variables (a context), or
- * in a fresh sandbox that is gone afterwards. Called by tools.c; waits through callbacks
+ * in a fresh sandbox that is removed afterwards. Called by tools.c; waits through callbacks
  * (tool_exec.h).
  *
- * A model names its context as it likes: the context's id is made of the sandbox, the language and
- * that name, so that the same name finds it again, after a restart of the daemon too. */
+ * A model chooses any name for its context: the context's id is derived from the sandbox, the
+ * language and that name, so that the same name finds it again, also after a restart of the
+ * daemon. */
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "mcp/tasks/task.h"
 
 #define CONTEXT_NAME_MAX 128
-/* From the interrupt of a cancelled cell to the end of its interpreter. */
+/* The time from the interrupt of a cancelled cell to the end of its interpreter. */
 #define CANCEL_GRACE_MS 700
 
 /* --- a cell --- */
@@ -26,7 +27,7 @@ static void changed(void *data, struct code_context *context, const struct code_
 	struct exec *exec = code_context_exec(context);
 	if (!exec)
 		return;
-	/* What was printed before it is not its. */
+	/* Output before the cell does not belong to it. */
 	uint64_t *sent = running->follow.sent;
 	sent[0] = MAX(sent[0], cell->out_begin);
 	sent[1] = MAX(sent[1], cell->err_begin);
@@ -65,7 +66,7 @@ static void done(void *data, struct code_context *context, const struct code_cel
 	tool_exec_leave(running);
 }
 
-/* The context's own patience is longer, for those who only interrupt. */
+/* The context itself waits longer, for interrupts that should keep it. */
 static void end_surely(void *data)
 {
 	struct tool_exec *running = data;
@@ -81,8 +82,8 @@ static void end_surely(void *data)
 	tool_exec_leave(running);
 }
 
-/* Is it this call's cell that the context runs? Then it is interrupted, and where that does not
- * help soon its interpreter is ended: the request is held until that is known. */
+/* Does the context run this call's cell? Then it is interrupted, and if that has no effect soon,
+ * its interpreter is ended: the request is held until that is known. */
 static bool is_watched(struct tool_exec *running)
 {
 	struct mcp_request *request = running->request;
@@ -108,7 +109,8 @@ static void cancelled(struct mcp_request *request)
 	running->cell = NULL;
 	alarm_stop(&running->budget);
 	follow_stop(&running->follow);
-	/* An interpreter that is being started calls back in any case, and lets go then. */
+	/* An interpreter that is being started calls back in any case; the request is released
+	 * then. */
 	if (watched)
 		running->budget =
 		    alarm_after(request->core->loop, CANCEL_GRACE_MS, end_surely, running);
@@ -116,8 +118,8 @@ static void cancelled(struct mcp_request *request)
 		tool_exec_leave(running);
 }
 
-/* It has not begun: it waits for a context that another call keeps busy, or its interpreter has not
- * come up. */
+/* It has not begun: it waits for a context that another call uses, or its interpreter is not ready
+ * yet. */
 static void refuse_waiting(struct tool_exec *running)
 {
 	struct mcp_request *request = running->request;
@@ -137,7 +139,7 @@ static void refuse_waiting(struct tool_exec *running)
 static void hand_back(void *data)
 {
 	struct tool_exec *running = data;
-	/* The interpreter is not ready yet: core/code/code.h bounds how long that takes. */
+	/* The interpreter is not ready yet: core/code/code.h bounds that time. */
 	if (!running->cell)
 		return;
 	struct code_context *context = foreground_cell_detach(running->cell);
@@ -197,8 +199,8 @@ static void try_again(void *data)
 		tool_exec_leave(running);
 }
 
-/* Whatever has become of it: they look again, and the first of them creates it where it is not
- * there. In a later turn: it may be gone only then. */
+/* Wakes the waiting calls, whatever the result was: they check again, and the first of them creates
+ * the context if it does not exist. In a later turn, since the context may be removed only then. */
 static void wake_waiting(struct tool_exec *creator)
 {
 	list_each (&waiting, node) {
@@ -216,7 +218,7 @@ static void context_ready(void *data, struct code_context *context, const struct
 	struct tool_exec *running = data;
 	running->creating = false;
 	wake_waiting(running);
-	/* It may have rung meanwhile; it is set anew for what is left. */
+	/* It may have rung meanwhile; it is set again for the remaining time. */
 	alarm_stop(&running->budget);
 	if (running->request->open) {
 		if (!error) {
@@ -225,14 +227,14 @@ static void context_ready(void *data, struct code_context *context, const struct
 		}
 		mcp_fail(running->request, error);
 	} else if (!error && running->made_context) {
-		/* Cancelled while it was made: nobody has used it. */
+		/* Cancelled while it was made: the context was not used. */
 		code_context_delete(context, &running->request->principal);
 	}
 	tool_exec_leave(running);
 }
 
-/* An id's form: a letter, then letters and digits. The remainder's bias does no harm: it is a name,
- * not a secret. */
+/* Has the form of an id: a letter, then letters and digits. The bias of the remainder is harmless,
+ * since it is a name, not a secret. */
 static struct id context_of(const struct sandbox *sandbox, enum code_language language,
 			    const char *name)
 {
@@ -359,11 +361,11 @@ void run_code(struct mcp_request *request, const json_t *arguments)
 			       running->language);
 		return;
 	}
-	/* An empty one is what models write for none. */
+	/* Models write an empty text for none. */
 	if (running->context_id && running->context_id[0] == '\0')
 		running->context_id = NULL;
 	running->code.size = strlen(running->code.code);
-	/* By it the task is found again after a restart of the daemon. */
+	/* With this id the task is found again after a restart of the daemon. */
 	if (request->task)
 		running->code.cell = *task_exec(request->task);
 	answer_begin(&running->answer, running->exec.answer_max);

@@ -1,5 +1,5 @@
 /* run_shell, and the table with run_code (run_code.c): a command in a sandbox, or in a fresh one
- * that is gone afterwards. Called by tools.c; waits through callbacks (tool_exec.h). */
+ * that is removed afterwards. Called by tools.c; waits through callbacks (tool_exec.h). */
 #include "core/account/access.h"
 #include "mcp/tools/tool_exec.h"
 #include "mcp/tasks/task.h"
@@ -45,7 +45,7 @@ static void hand_back(void *data)
 	DONE_BUFFER struct buffer note = BUFFER(256);
 	struct answer_view view = tool_exec_view(running, &note);
 	answer_view_all(exec, &view);
-	/* It may have ended, and only what it left running is still being asked for. */
+	/* It may have ended, while its left-over processes are still being queried. */
 	if (exec_ended(exec))
 		answer_exec(&running->answer, exec, &view, NULL, 0);
 	else
@@ -80,7 +80,7 @@ static void shot_changed(void *data, struct sandbox *sandbox, struct exec *exec)
 	tool_exec_changed(data, exec);
 }
 
-/* The sandbox is there still: the answer is written now and sent when it is gone. */
+/* The sandbox still exists: the answer is written now and sent after the removal. */
 static void shot_ran(void *data, const struct oneshot_result *result)
 {
 	struct tool_exec *running = data;
@@ -120,7 +120,7 @@ static void run_shell(struct mcp_request *request, const json_t *arguments)
 	struct tool_exec *running = tool_exec_new(request);
 	if (!tool_arguments(request, arguments, running) || !tool_exec_check(running))
 		return;
-	/* By it the task is found again after a restart of the daemon. */
+	/* With this id the task is found again after a restart of the daemon. */
 	if (request->task)
 		running->exec.spec.id = *task_exec(request->task);
 	answer_begin(&running->answer, running->exec.answer_max);

@@ -1,5 +1,5 @@
-/* Tools on sandboxes: create, list, pause, resume, terminate, and what may be asked for. Called by
- * tools.c; answers are texts that a model reads. Nothing blocks but the store's short calls. */
+/* Tools on sandboxes: create, list, pause, resume, terminate, and the limits of a create. Called by
+ * tools.c; answers are texts for a model. Nothing blocks but the store's short calls. */
 #include "edge/sandbox_fields.h"
 #include "mcp/tools/tool.h"
 
@@ -34,7 +34,7 @@ static void create_free(void *state)
 	free(create);
 }
 
-/* The fields are read; now what they say. */
+/* The fields were read; checks their values. */
 static int create_check(struct mcp_request *request, struct create *create, struct error *error)
 {
 	struct sandbox_spec *spec = &create->fields.spec;
@@ -44,7 +44,7 @@ static int create_check(struct mcp_request *request, struct create *create, stru
 		return error_set(error, ERROR_INVALID,
 				 "field `name`: `" TARGET_NEW "` as sandbox_id stands for a fresh "
 				 "sandbox; choose another name");
-	/* A template by the name of a kind of machine is meant as such. */
+	/* A template with the name of a kind of machine means that kind. */
 	spec->allow_substitute = true;
 	if (request->view.ephemeral)
 		ephemeral_mark(spec, &request->view.connection, &create->labels);
@@ -100,7 +100,7 @@ static void reply_created(struct mcp_request *request, const struct sandbox *san
 	content_reply(request, "%s", buffer_text(&text));
 }
 
-/* An error that names a field is told with an example. */
+/* An error that names a field also has an example. */
 static void refuse(struct mcp_request *request, const struct error *error)
 {
 	if (error->kind == ERROR_INVALID || error->kind == ERROR_LIMIT_EXCEEDED ||
@@ -119,7 +119,7 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 {
 	struct mcp_request *request = data;
 	struct error ignored;
-	/* Nobody was told of it: it would only take up room. */
+	/* The client has not heard of it: it would only take up room. */
 	if (!request->open && !error)
 		(void)!sandbox_delete(sandbox, &request->principal, END_REASON_USER,
 				      "the client that created it went away first", NULL, NULL,
@@ -133,7 +133,7 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 	mcp_release(request);
 }
 
-/* One that waits for room leaves the queue; else it is deleted when it is there. */
+/* If it waits for room, it leaves the queue; else it is deleted when it has been made. */
 static void create_cancelled(struct mcp_request *request)
 {
 	if (create_queue_leave(request->core, request))
@@ -193,7 +193,7 @@ static void list_sandboxes(struct mcp_request *request, const json_t *arguments)
 	target_list(request, LISTED_MAX, &text);
 	if (text.size == 0)
 		(void)!buffer_append_text(&text, "No sandbox is live.\n");
-	/* A bound token's sandbox is not among them while the token is good. */
+	/* A bound token's sandbox cannot have ended while the token is valid. */
 	if (asked.ended && !id_is_set(&request->principal.sandbox)) {
 		(void)!buffer_append_text(&text, "Ended, the newest first:\n");
 		if (sandbox_ended_each(request->core, &request->principal, ENDED_LISTED_MAX,
@@ -374,7 +374,7 @@ static void resume_sandbox(struct mcp_request *request, const json_t *arguments)
 	on_named(request, arguments, act_resume);
 }
 
-/* One that has ended is what was asked for. */
+/* Terminating an ended sandbox succeeds. */
 static void terminate_sandbox(struct mcp_request *request, const json_t *arguments)
 {
 	struct sandbox *sandbox;

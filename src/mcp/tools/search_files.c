@@ -1,6 +1,6 @@
 /* search_files: lines by a regular expression, or names by a glob. Called by tools.c. The search
- * runs inside the sandbox and ends when enough was found, or when it has taken as long as any call
- * may; nothing blocks. */
+ * runs inside the sandbox and ends when enough was found, or after the maximum time of a call;
+ * nothing blocks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ static bool found(void *data, const struct file_match *match)
 	struct mcp_request *request = data;
 	struct search *search = request->state;
 	struct buffer line DONE_BUFFER = BUFFER(4 * GUEST_PATH_MAX + KIB);
-	/* It begins with the path that was asked for: other tools take it as it is. */
+	/* The path begins as it was requested, so that other tools accept it unchanged. */
 	output_name(&line, match->path, strlen(match->path));
 	if (search->pattern) {
 		size_t size = MIN(match->text_size, (size_t)LINE_SHOWN);
@@ -53,7 +53,7 @@ static bool found(void *data, const struct file_match *match)
 	return ++search->count < search->limit;
 }
 
-/* What a project's author has written is what is looked for, unless something else is named. */
+/* By default only files that a project's author has written are searched. */
 static bool skips_generated(const struct search *search)
 {
 	static const char *const names[] = {".git", "node_modules"};
@@ -91,7 +91,7 @@ static void reply(struct mcp_request *request, bool cut)
 	if (search->count > 0)
 		content_text(request, search->text.data, search->text.size);
 	file_tool_note(request, buffer_text(&note));
-	/* An answer has a block at least. */
+	/* An answer has at least one block. */
 	if (search->count == 0 && note.size == 0)
 		content_text(request, "", 0);
 	content_end(request, false);
@@ -112,7 +112,7 @@ static void searched(void *data, uint64_t total, bool cut, const struct error *e
 	mcp_release(request);
 }
 
-/* It takes too long: what was found so far is the answer. */
+/* It takes too long: the results so far are the answer. */
 static void overdue(void *data)
 {
 	struct mcp_request *request = data;
@@ -145,7 +145,8 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 		result = file_grep(sandbox, &place, &ask, &records, request,
 				   &search->tool.pending.task, &error);
 	} else {
-		/* One without a slash is for names at any depth, as beside a pattern. */
+		/* A glob without a slash matches names at any depth, as it does beside a
+		 * pattern. */
 		struct buffer glob DONE_BUFFER = BUFFER(2 * GLOB_MAX);
 		(void)!buffer_printf(&glob, "%s%s", strchr(search->glob, '/') ? "" : "**/",
 				     search->glob);

@@ -37,7 +37,7 @@ bool tool_exec_check(struct tool_exec *running)
 {
 	struct error error;
 	struct exec_fields *exec = &running->exec;
-	/* An empty one is what models write for none. */
+	/* Models write an empty text for none. */
 	if (running->sandbox_id && running->sandbox_id[0] == '\0')
 		running->sandbox_id = NULL;
 	exec->spec.principal = running->code.principal = &running->request->principal;
@@ -62,8 +62,8 @@ void tool_exec_enter(struct tool_exec *running, void (*cancelled)(struct mcp_req
 		mcp_hold(request);
 	running->entered = true;
 	request->on_cancel = cancelled;
-	/* Of a task nobody waits for the answer. What it took to wake the sandbox, or to start an
-	 * interpreter, counts; a second is left in any case. */
+	/* Nothing waits for the answer of a task. The time for waking the sandbox, or for starting
+	 * an interpreter, counts; at least a second is left. */
 	if (request->task || running->budget || !hand_back)
 		return;
 	budget -= (clock_monotonic() - running->began) / NSEC_PER_MSEC;
@@ -133,8 +133,8 @@ void tool_exec_failed(struct tool_exec *running, const struct error *error)
 			      running->at_exec.text, running->at_exec.text);
 		return;
 	}
-	/* As a task that is a failed one: it is no answer of what was run that its interpreter was
-	 * taken away. */
+	/* For a task this is a failure: that its interpreter was removed is not a result of the
+	 * code. */
 	if (error->kind == ERROR_CONTEXT_ENDED && request->task && !running->context_id)
 		request->tool = NULL;
 	mcp_fail(request, error);
@@ -142,8 +142,8 @@ void tool_exec_failed(struct tool_exec *running, const struct error *error)
 
 /* --- one-shot --- */
 
-/* What runs goes on in its sandbox. NULL: it was answered, or hand_back will be called once more.
- */
+/* The command continues in its sandbox. NULL: it was answered, or hand_back will be called once
+ * more. */
 static struct exec *detach(struct tool_exec *running, void (*hand_back)(void *running))
 {
 	struct mcp_request *request = running->request;
@@ -151,7 +151,8 @@ static struct exec *detach(struct tool_exec *running, void (*hand_back)(void *ru
 	struct exec *exec;
 	struct error error;
 	if (running->ran) {
-		/* It has ended and is being cleared away: `done` comes, and finds it answered. */
+		/* It has ended and its sandbox is being removed: `done` comes, and finds the
+		 * request answered. */
 		tool_exec_answer(running);
 		return NULL;
 	}
@@ -162,7 +163,7 @@ static struct exec *detach(struct tool_exec *running, void (*hand_back)(void *ru
 	}
 	alarm_stop(&running->budget);
 	if (id_is_set(&running->at_exec)) {
-		/* It has ended, and its end is about to be told. */
+		/* It has ended, and its end is about to be reported. */
 		running->budget = alarm_after(request->core->loop, 1000, hand_back, running);
 	} else {
 		oneshot_cancel(TAKE_PTR(running->oneshot), &request->principal);
@@ -218,7 +219,8 @@ void tool_exec_one_shot(struct tool_exec *running)
 	running->one_shot.timeout_seconds = oneshot_life(request->core, timeout);
 	running->one_shot.timeout_set = true;
 	running->code.timeout_ms = *timeout;
-	/* A task is answered also when the daemon was restarted: what runs has to be there then. */
+	/* A task also gets its result after a restart of the daemon: the command must still exist
+	 * then. */
 	if (request->task) {
 		uint32_t idle = request->core->config.idle_timeout_seconds;
 		running->one_shot.options |= OPTION_DETACHED;
@@ -226,7 +228,7 @@ void tool_exec_one_shot(struct tool_exec *running)
 		    idle == 0 ? ONESHOT_DETACHED_IDLE_SECONDS
 			      : MIN(idle, ONESHOT_DETACHED_IDLE_SECONDS);
 	}
-	/* It may become one that stays, when it is handed back. */
+	/* It may become a sandbox that stays, at the change to a job. */
 	if (request->view.ephemeral)
 		ephemeral_mark(&running->one_shot, &request->view.connection, &running->labels);
 	tool_exec_enter(running, shot_cancelled, shot_hand_back);

@@ -1,12 +1,12 @@
-/* What run_shell, run_code and start_job have in common: a call that waits for what it began, shows
- * progress meanwhile, hands back a job when it has waited long enough, and ends what it began when
+/* The common part of run_shell, run_code and start_job: a call that waits for its command or code,
+ * shows progress meanwhile, becomes a job when it has waited long enough, and ends its command when
  * it is cancelled.
  *
  * The struct is the request's state. While something is under way (exactly one of run, cell,
- * oneshot, starting, creating, waiting) the request is held, by tool_exec_enter();
- * tool_exec_leave() is the one place that lets go: it is called once, by whichever of these comes
- * first: the end, the hand-over to a job, the cancel. Each of them first takes away or forgets what
- * is under way, so that no other can come after it. */
+ * oneshot, starting, creating, waiting) the request is held, by tool_exec_enter(); only
+ * tool_exec_leave() releases it. It is called once, by the first of these: the end, the change to a
+ * job, the cancel. Each of them first takes or forgets the thing under way, so that no other can
+ * come after it. */
 #pragma once
 
 #include "core/code/code.h"
@@ -22,7 +22,7 @@
 
 struct tool_exec {
 	struct mcp_request *request;
-	/* What was asked; texts are the request's. */
+	/* The arguments; the texts belong to the request. */
 	const char *sandbox_id, *language, *context_id;
 	struct exec_fields exec;
 	struct code_spec code;
@@ -33,16 +33,16 @@ struct tool_exec {
 	struct foreground_cell *cell;
 	struct oneshot *oneshot;
 	struct exec_wait *starting; /* start_job's */
-	bool creating;              /* a code context, which cannot be called off */
+	bool creating;              /* creating a code context, which cannot be cancelled */
 	struct list waiting;        /* for a code context that another call is creating */
-	bool made_context;          /* it is this call's */
-	bool restarted;             /* its context had ended: the variables are gone */
-	bool heard;                 /* of start_job: its first words came */
+	bool made_context;          /* this call has made its context */
+	bool restarted;             /* its context had ended: the variables are lost */
+	bool heard;                 /* for start_job: its first output has come */
 	bool entered;
-	bool ran; /* of a one-shot: the answer is written, its sandbox is being removed */
-	uint64_t cancelled_cell; /* its number, until its end is sure */
+	bool ran; /* for a one-shot run: the answer is written, its sandbox is being removed */
+	uint64_t cancelled_cell; /* its number, until its end is certain */
 	int64_t began;
-	struct id at_sandbox, at_exec; /* where it runs */
+	struct id at_sandbox, at_exec; /* where the command runs */
 	struct follow follow;
 	struct alarm *budget;
 	struct answer answer;
@@ -51,24 +51,24 @@ struct tool_exec {
 struct tool_exec *tool_exec_new(struct mcp_request *request);
 /* What the fields of a command, or the time-out of code, say; false: the request was answered. */
 bool tool_exec_check(struct tool_exec *running);
-/* Holds the request and begins to count the time. hand_back is called when it is over, with the
- * request open: it must answer and leave. NULL: what is begun bounds itself. */
+/* Holds the request and starts the timer. hand_back is called at the time limit, while the request
+ * is open: it must answer and leave. NULL: the operation limits itself. */
 void tool_exec_enter(struct tool_exec *running, void (*cancelled)(struct mcp_request *request),
 		     void (*hand_back)(void *running));
 void tool_exec_leave(struct tool_exec *running);
-/* Something was printed. */
+/* There is new output. */
 void tool_exec_changed(struct tool_exec *running, struct exec *exec);
-/* The output as it is to be shown, and the note which sandbox it was; `note` is the room for it. */
+/* The output to show, and the note which sandbox it was; `note` is the room for it. */
 struct answer_view tool_exec_view(struct tool_exec *running, struct buffer *note);
-/* Sends the answer that was put together. */
+/* Sends the answer that was made. */
 void tool_exec_answer(struct tool_exec *running);
-/* It could not be run, or its end is not known. A daemon that is restarted leaves the command
- * running: that is a job then. */
+/* It could not be run, or its end is unknown. If the daemon is being restarted, the command
+ * continues as a job. */
 void tool_exec_failed(struct tool_exec *running, const struct error *error);
-/* Enters for a one-shot run: its sandbox is described, its cancel and its hand-over to a job are
- * seen to. What is left is to start it, and to write the answer when it ran. */
+/* Enters for a one-shot run: describes its sandbox, and sets up its cancel and its change to a job.
+ * The caller then starts it, and writes the answer when it ran. */
 void tool_exec_one_shot(struct tool_exec *running);
-/* Where the sandbox was made for one run alone and stays: says so, and until when. */
+/* If the sandbox was made for one run and stays: says so, and until when. */
 void tool_exec_note_kept(const struct sandbox *sandbox, struct buffer *note);
 /* `done` of one. */
 void tool_exec_shot_done(void *running, const struct error *error);

@@ -1,9 +1,9 @@
-/* tools/list and tools/call, for every face: which tools a client sees, what a row of a table looks
- * like on the wire, and what is checked before a tool is called. Called by
- * mcp/transport/dispatch.c; the tools themselves are in tool_*.c and dialects/. Nothing blocks.
+/* tools/list and tools/call, for every face: the tools that a client sees, their form on the wire,
+ * and the checks before a tool is called. Called by mcp/transport/dispatch.c; the tools themselves
+ * are in the other files of this folder and in dialects/. Nothing blocks.
  *
- * A list depends on nothing but the view, the scopes and the revision: it is rendered once for each
- * of them and kept, since it is what clients ask for most. */
+ * A list depends only on the view, the scopes and the revision: it is rendered once for each of
+ * them and cached, since clients request it most often. */
 #include "mcp/tools/tool.h"
 
 #include <stdlib.h>
@@ -16,14 +16,14 @@
 
 #define LIST_MAX (256 * KIB)
 #define LISTS_KEPT 32
-/* It changes with the server's version alone. */
+/* It only changes with the server's version. */
 #define LIST_TTL_MS (300u * 1000)
 #define TASKS_EXTENSION "{\"io.modelcontextprotocol/tasks\":{}}"
 
 /* --- which tools there are --- */
 
-/* By what it needs a token for: a dialect's tools have no hints. What the administration reads
- * takes its own scope. */
+/* Does it only read? Decided by its scope: a dialect's tools have no hints. The administration's
+ * reads need their own scope. */
 static bool reads(const struct mcp_tool *tool)
 {
 	return tool->scope == SCOPE_READ || (tool->hints & TOOL_READS);
@@ -33,7 +33,7 @@ static bool shown(const struct mcp_view *view, const struct mcp_tool *tool)
 {
 	if (view->read_only && !reads(tool))
 		return false;
-	/* A face without toolsets has tools of none. */
+	/* A face without toolsets has all its tools. */
 	return tool->toolsets == 0 || (tool->toolsets & view->toolsets);
 }
 
@@ -42,7 +42,7 @@ static bool allowed(const struct principal *principal, const struct mcp_tool *to
 	return principal_may(principal, tool->scope);
 }
 
-/* The next tool of a face after `tool` (NULL: the first); *table is the caller's place. */
+/* The next tool of a face after `tool` (NULL: the first); *table is the caller's position. */
 static const struct mcp_tool *next_tool(const struct mcp_tool *const **table,
 					const struct mcp_tool *tool)
 {
@@ -73,12 +73,12 @@ const struct mcp_tool *tool_find(const struct mcp_request *request, const char *
 /* --- tools/list --- */
 
 struct kept_list {
-	const struct mcp_face *face; /* NULL: this place is free */
+	const struct mcp_face *face; /* NULL: this entry is free */
 	uint32_t toolsets, scopes;
 	bool read_only;
 	enum mcp_revision revision;
 	struct buffer text;
-	struct buffer answer; /* to tools/list, behind the id; empty: nobody has asked yet */
+	struct buffer answer; /* to tools/list, the part after the id; empty: not rendered yet */
 };
 static struct kept_list kept[LISTS_KEPT];
 static size_t next_kept;
@@ -87,7 +87,7 @@ static void put_annotations(struct json_writer *writer, const struct mcp_tool *t
 			    enum mcp_revision revision)
 {
 	put_object(writer, "annotations");
-	/* Where a tool has no title of its own yet. */
+	/* In revisions where a tool has no title of its own. */
 	if (tool->title && revision < MCP_2025_06_18)
 		put_text(writer, "title", tool->title);
 	put_bool(writer, "readOnlyHint", tool->hints & TOOL_READS);
@@ -167,8 +167,8 @@ void tools_put(struct mcp_request *request, struct json_writer *writer)
 void tools_list(struct mcp_request *request)
 {
 	const json_t *cursor = json_object_get(request->params, "cursor");
-	/* There is one page: some clients look at no other. An empty cursor is one that asks for
-	 * the beginning. */
+	/* There is one page: some clients never request another. An empty cursor means the
+	 * beginning. */
 	if (cursor && !json_is_null(cursor) &&
 	    (!json_is_string(cursor) || json_string_length(cursor) > 0)) {
 		mcp_error(request, MCP_INVALID_PARAMS, NULL,
@@ -210,7 +210,7 @@ static void refuse_unknown(struct mcp_request *request, const char *name)
 		  names.size ? "are: " : "is none here", buffer_text(&names));
 }
 
-/* What the client must be able to do and is not; "" when nothing is missing. */
+/* The capabilities that the client lacks; "" if none is missing. */
 static void missing_capabilities(const struct mcp_request *request, const struct mcp_tool *tool,
 				 struct buffer *to)
 {
@@ -263,7 +263,7 @@ static json_t *call_arguments(struct mcp_request *request)
 		mcp_error(request, MCP_INVALID_PARAMS, NULL, "`arguments` must be an object");
 		return NULL;
 	}
-	/* Belongs to the message, as the client's own would. */
+	/* Belongs to the message, as the client's own arguments would. */
 	arguments = json_object();
 	if (!arguments || json_object_set_new(request->params, "arguments", arguments) < 0)
 		abort();
@@ -318,7 +318,7 @@ void tools_call(struct mcp_request *request)
 			return;
 		request->tool = tool;
 	}
-	/* A tool may look at its request after it has answered. */
+	/* A tool may use its request after it has answered. */
 	mcp_hold(request);
 	tool->call(request, arguments);
 	mcp_release(request);

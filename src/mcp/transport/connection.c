@@ -1,5 +1,5 @@
-/* A connection that carries messages one by one, in both eras (dispatch.h). Called by lines.c; what
- * is under way ends with the connection. Nothing blocks: long messages are read in a thread. */
+/* A connection that carries messages one by one, in both eras (dispatch.h). Called by lines.c; its
+ * requests end with the connection. Nothing blocks: long messages are read in a thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,9 +7,9 @@
 #include "mcp/server.h"
 #include "mcp/transport/session_private.h"
 
-/* A batch under way: its answers go out together. */
+/* A batch under way: its answers are sent together. */
 struct batch {
-	struct mcp_connection *connection; /* NULL: it is gone */
+	struct mcp_connection *connection; /* NULL: it has ended */
 	size_t pending;
 	struct buffer answers;
 };
@@ -84,7 +84,7 @@ static void receive_modern(struct mcp_connection *connection, struct mcp_source 
 	struct mcp_problem problem;
 	struct envelope envelope;
 	if (message->kind == MESSAGE_RESPONSE)
-		return; /* this era asks nothing */
+		return; /* this era has no requests to the client */
 	if (envelope_read(message, NULL, &envelope, &problem) < 0) {
 		if (message->kind == MESSAGE_REQUEST)
 			send_problem(connection, message->id, &problem);
@@ -226,7 +226,7 @@ bool mcp_receive(struct mcp_connection *connection, const char *text, size_t siz
 	if (size > MESSAGE_INLINE_MAX) {
 		struct buffer copy = BUFFER(size);
 		if (buffer_append(&copy, text, size) < 0)
-			abort(); /* its maximum was made for it */
+			abort(); /* its maximum is sufficient */
 		connection->parsing =
 		    json_parse_begin(core_share(connection->server->core, &connection->principal),
 				     &copy, &message_parser, parsed, connection);

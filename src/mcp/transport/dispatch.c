@@ -1,5 +1,5 @@
-/* Which function serves which method, in which era (dispatch.h). Called by the transports for every
- * request and notification; nothing blocks. */
+/* Finds the function for a method, by era (dispatch.h). Called by the transports for every request
+ * and notification; nothing blocks. */
 #include "mcp/transport/dispatch.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "mcp/tasks/task.h"
 #include "mcp/tools/tool.h"
 
-/* What a face must have for a method to be there. */
+/* The part that a face must have for a method to exist. */
 enum part {
 	PART_NONE,
 	PART_TOOLS,
@@ -102,7 +102,7 @@ static const struct method *method_find(const struct mcp_request *request)
 	return NULL;
 }
 
-/* More than one request of an id could not be told apart, nor cancelled. */
+/* Two requests with the same id could not be told apart, nor cancelled. */
 static bool acceptable(struct mcp_request *request)
 {
 	if (!request->among)
@@ -150,7 +150,7 @@ void mcp_dispatch(struct mcp_request *request, const struct mcp_headers *headers
 	}
 	if (!parameters_agree(request, headers))
 		return;
-	/* A handler that answers at once has something to clear up after that. */
+	/* A handler that answers at once may have to clean up after its answer. */
 	mcp_hold(request);
 	method->handle(request);
 	mcp_release(request);
@@ -168,8 +168,8 @@ static void cancelled(const struct message *message, struct request_set *among)
 	}
 }
 
-/* Others are for those who know them: what a client says of its roots or its progress changes
- * nothing here. */
+/* Other notifications are ignored: a client's news about its roots or its progress changes nothing
+ * here. */
 void mcp_notified(const struct message *message, struct mcp_session *session,
 		  struct request_set *among)
 {

@@ -1,8 +1,8 @@
-/* From a message to the function that serves it, whatever it came over.
+/* Passes a message to the function that serves it, for every transport.
  *
- * A transport that carries messages one by one (lines.c) makes a struct mcp_connection, gives it
- * each message as text and is given the messages to send: it knows nothing of eras or methods. HTTP
- * (http_post.c) has its own way through the same steps, since headers and statuses take part. */
+ * A transport that carries messages one by one (lines.c) makes a struct mcp_connection, passes each
+ * message to it as text and gets the messages to send: it knows nothing of eras or methods. HTTP
+ * (http_post.c) takes the same steps itself, since headers and statuses matter there. */
 #pragma once
 
 #include "mcp/transport/envelope.h"
@@ -11,33 +11,33 @@
 
 /* --- the steps --- */
 
-/* Who sends a message, and where its answer goes. */
+/* The sender of a message, and where its answer goes. */
 struct mcp_source {
 	struct mcp_server *server;
 	const struct principal *principal;
 	const struct mcp_view *view;
 	const struct mcp_carrier *carrier;
 	void *carrier_data;
-	struct mcp_session *session; /* of a legacy request, or NULL */
-	struct request_set *among;   /* where notifications/cancelled looks for it, or NULL */
-	bool silent;                 /* as of struct mcp_request */
+	struct mcp_session *session; /* for a legacy request, or NULL */
+	struct request_set *among;   /* where notifications/cancelled finds it, or NULL */
+	bool silent;                 /* as in struct mcp_request */
 	struct memory *memory;       /* of the message; NULL: it is not counted */
 };
 
-/* A request of this message: takes *json, which it is read of. It has one reference, the carrier's.
- */
+/* A request for this message: takes *json, from which the message was read. It has one reference,
+ * the carrier's. */
 struct mcp_request *mcp_request_new(const struct mcp_source *source, const struct message *message,
 				    const struct envelope *envelope, json_t **json);
-/* Serves it: it is answered by its carrier, now or later. headers: of a modern request over HTTP,
- * else NULL. `request` may be gone when this returns. */
+/* Serves it: its carrier gets the answer, now or later. headers: for a modern request over HTTP,
+ * else NULL. `request` may be freed when this returns. */
 void mcp_dispatch(struct mcp_request *request, const struct mcp_headers *headers);
-/* Answers what cannot be served. */
+/* Answers a request that cannot be served. */
 void mcp_refuse(struct mcp_request *request, const struct mcp_problem *problem);
-/* A notification; session and among as of struct mcp_source. */
+/* A notification; session and among as in struct mcp_source. */
 void mcp_notified(const struct message *message, struct mcp_session *session,
 		  struct request_set *among);
 
-/* What a face declares by having it. */
+/* What a face declares because it has it. */
 bool face_has_tools(const struct mcp_face *face);
 bool face_has_resources(const struct mcp_face *face);
 bool face_has_prompts(const struct mcp_face *face);
@@ -52,30 +52,29 @@ void request_set_init(struct request_set *set);
 #define BATCH_MAX 32
 
 struct mcp_connection {
-	/* Filled by the transport. */
+	/* Filled in by the transport. */
 	struct mcp_server *server;
 	struct principal principal;
 	struct mcp_view view;
-	/* One whole message without a line end, borrowed. Not called after mcp_connection_done().
-	 */
+	/* A whole message without a line end, borrowed. Not called after mcp_connection_done(). */
 	void (*send)(struct mcp_connection *connection, const struct buffer *message);
-	/* After mcp_receive() gave false: it takes messages again. */
+	/* Called after mcp_receive() returned false: it accepts messages again. */
 	void (*ready)(struct mcp_connection *connection);
 	void *data;
-	/* Of the message that is received, until it was taken; NULL: it is not counted. */
+	/* Of the message that is being received, until it was taken; NULL: it is not counted. */
 	struct memory *memory;
 	/* dispatch.c's */
 	struct mcp_session *session;
 	struct request_set requests;
 	struct json_parse *parsing;
 };
-/* The fields above `session` are filled. */
+/* The fields above `session` are filled in. */
 void mcp_connection_init(struct mcp_connection *connection);
-/* One message as text, without its line end; empty ones are the caller's to leave out. What cannot
- * be read is answered. false: it is a long one that is being read; no other is to be given until
- * ready() is called. */
+/* One message as text, without its line end; the caller skips empty ones. An unreadable message is
+ * answered. false: a long message is being read; do not pass another one until ready() is
+ * called. */
 bool mcp_receive(struct mcp_connection *connection, const char *text, size_t size);
-/* The client is gone: what it asked for is cancelled. Nothing is sent any more. */
+/* The client is gone: cancels its requests. Nothing is sent any more. */
 void mcp_connection_done(struct mcp_connection *connection);
-/* Requests under way. */
+/* Are requests under way? */
 bool mcp_connection_busy(const struct mcp_connection *connection);

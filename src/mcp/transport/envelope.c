@@ -38,7 +38,7 @@ int revision_parse(const char *name)
 	for (int i = 0; i < MCP_REVISION_COUNT; i++)
 		if (strcmp(revisions[i], name) == 0)
 			return i;
-	/* The tag before the first release, which clients still list: the same on the wire. */
+	/* The tag before the first release, which clients still list: the same wire format. */
 	return strcmp(name, "2024-10-07") == 0 ? MCP_2024_11_05 : -1;
 }
 
@@ -63,7 +63,7 @@ bool envelope_modern(const struct message *message, const char *version_header)
 {
 	if (json_object_get(meta_of(message->params), KEY_VERSION))
 		return true;
-	/* A client that says `initialize` means the era that has it. */
+	/* `initialize` always means the era that has it. */
 	if (message->method && strcmp(message->method, "initialize") == 0)
 		return false;
 	int named = version_header ? revision_parse(version_header) : -1;
@@ -118,7 +118,7 @@ static int unsupported(const char *version, struct mcp_problem *problem)
 	put_array_end(&writer);
 	put_text_size(&writer, "requested", version, shown);
 	put_object_end(&writer);
-	/* A text of control characters grows sixfold: then the message alone says it. */
+	/* A text of control characters grows sixfold: then only the message says it. */
 	if (data.size < sizeof(problem->data))
 		memcpy(problem->data, data.data, data.size + 1);
 	return -1;
@@ -159,7 +159,7 @@ int envelope_read(const struct message *message, const char *version_header,
 #define SENTINEL "=?base64?"
 #define SENTINEL_END "?="
 
-/* A header's value is the text, or `=?base64?...?=` of it. -1: that is not base64. */
+/* A header's value is the text, or the text as `=?base64?...?=`. -1: invalid base64. */
 static int header_text(const char *value, char to[HEADER_VALUE_MAX], size_t *ret_size)
 {
 	size_t size = strlen(value), begin = strlen(SENTINEL), end = strlen(SENTINEL_END);
@@ -184,7 +184,7 @@ static int mismatch(struct mcp_problem *problem, const char *header, const char 
 	return problem_set(problem, MCP_HEADER_MISMATCH, 400, "the header %s %s", header, what);
 }
 
-/* `wanted` NULL: the body has no such value, and whoever handles the method says so. */
+/* `wanted` NULL: the body has no such value, and the method's handler reports that. */
 static int check_named(const struct mcp_headers *headers, const json_t *wanted,
 		       struct mcp_problem *problem)
 {
@@ -228,7 +228,7 @@ int envelope_check_headers(const struct message *message, const struct mcp_heade
 	return 0;
 }
 
-/* The same value: a text to the byte, a number as a number, a truth by its name. */
+/* The same value: a text byte by byte, a number as a number, a boolean by its name. */
 static bool parameter_equal(const json_t *value, const char *text, size_t size)
 {
 	char number[32];
@@ -270,7 +270,7 @@ static int check_parameter(const json_t *value, const char *header, const struct
 	return 0;
 }
 
-/* The schemas are ours: as deep as they were written. */
+/* The schemas are our own, so their depth is bounded. */
 static int check_schema(const json_t *schema, const json_t *arguments,
 			const struct mcp_headers *headers, struct mcp_problem *problem)
 {

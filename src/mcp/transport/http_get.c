@@ -35,7 +35,7 @@ static struct mcp_session *find_session(struct call *call, struct mcp_server *se
 	const char *id = http_single_header(call->exchange, "mcp-session-id");
 	const char *version = http_single_header(call->exchange, "mcp-protocol-version");
 	int revision = version ? revision_parse(version) : MCP_ASSUMED;
-	/* The modern era has no sessions: a header that names one is not looked at. */
+	/* The modern era has no sessions: the header is ignored. */
 	if (!id || (view->face->features & FACE_STATELESS) ||
 	    (revision >= 0 && revision_modern((enum mcp_revision)revision))) {
 		refuse_method(call, NO_SESSION);
@@ -91,9 +91,9 @@ static bool is_over(const struct mcp_session *session, const struct mcp_stream *
 	return false;
 }
 
-/* The client comes back to a stream: what followed there, and nothing of any other. Of a request
- * that it cancelled itself it asks too, as no answer came: any error but 405 makes the official
- * clients ask again, and report it. */
+/* The client reconnects to a stream: sends the later messages of that stream, and of no other. It
+ * also asks about a request that it cancelled itself, since no answer came: any error but 405 makes
+ * the official clients ask again, and report it. */
 static void resume(struct call *call, struct mcp_session *session, const char *last)
 {
 	uint64_t number, event;

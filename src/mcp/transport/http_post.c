@@ -1,7 +1,7 @@
-/* A POST: one message, or a batch of the revisions that have them, and how its answer goes back. As
- * one JSON body where it comes soon and nothing comes before it, else as a stream of events, which
- * is opened at once so that no client believes it dead. Called by routes.c; nothing blocks: long
- * bodies are read in a thread.
+/* A POST: one message, or a batch of the revisions that have them, and its answer: one JSON body if
+ * the answer comes soon and no other message comes before it, else a stream of events, which is
+ * opened at once so that no client considers the server dead. Called by routes.c; nothing blocks:
+ * long bodies are read in a thread.
  *
  * The order of the checks, and the statuses, are the protocol's (docs/mcp.md has the table). */
 #include "mcp/transport/http.h"
@@ -23,7 +23,8 @@ static bool is_type(const char *at, size_t size, const char *type)
 	return size == strlen(type) && strncasecmp(at, type, size) == 0;
 }
 
-/* A stream only for who names it: what sends any type of all (curl, fetch) reads one JSON body. */
+/* A stream is only for clients that name it: clients that accept any type (curl, fetch) expect one
+ * JSON body. */
 static void read_accept(struct post *post, const char *accept)
 {
 	bool json = false;
@@ -92,7 +93,7 @@ static void receive_modern(struct post *post, json_t *json, const struct message
 		post_problem(post, message->id, &problem);
 		return;
 	}
-	/* A client that gives up closes its connection; what else it may say changes nothing. */
+	/* A client that gives up closes its connection; its other notifications change nothing. */
 	if (message->kind == MESSAGE_NOTIFICATION) {
 		post_accepted(post);
 		return;
@@ -108,8 +109,8 @@ static void receive_modern(struct post *post, json_t *json, const struct message
 
 /* --- the legacy era --- */
 
-/* The session of a message other than initialize; false after an answer. A stateless face has none.
- */
+/* The session of a message other than initialize; false after an answer. A stateless face has
+ * none. */
 static bool find_session(struct post *post, const json_t *id)
 {
 	const char *name = http_single_header(post->call->exchange, "mcp-session-id");
@@ -138,7 +139,7 @@ static bool find_session(struct post *post, const json_t *id)
 	return true;
 }
 
-/* What the session settled, or of a stateless face what the header says. */
+/* The settings of the session, or for a stateless face those of the header. */
 static struct envelope legacy_envelope(const struct post *post)
 {
 	const struct mcp_session *session = post->session;
@@ -236,7 +237,7 @@ static void receive_batch(struct post *post, json_t *json)
 	post_batch_begin(post);
 	json_array_foreach(json, index, element)
 	{
-		/* What came of one may show that the client of the others is gone. */
+		/* An element of the batch may have shown that the client is gone. */
 		if (post->call || post->stream || post->session)
 			receive_element(post, &source, element);
 	}
@@ -251,8 +252,8 @@ static void receive(struct post *post, json_t *json)
 	struct mcp_problem problem;
 	const char *version = version_header(post);
 	int said = version ? revision_parse(version) : -1;
-	/* Without a session nobody knows what initialize has settled: what an older revision does
-	 * not have, its clients pass over. */
+	/* Without a session the revision of initialize is unknown: clients of older revisions
+	 * ignore newer members. */
 	post->said = said < 0 || revision_modern((enum mcp_revision)said) ? MCP_NEWEST_LEGACY
 									  : (enum mcp_revision)said;
 	if (json_is_array(json)) {
@@ -273,7 +274,7 @@ static void parsed(void *data, json_t *json, const void *problem)
 {
 	struct post *post = data;
 	post->parse = NULL;
-	/* Nobody waits for what was not begun. */
+	/* The client has gone: nothing has begun yet, so nothing is cancelled. */
 	if (!post->call) {
 		json_decref(json);
 		post_release(post);
@@ -351,6 +352,6 @@ void http_post(struct call *call, struct mcp_server *server, const struct mcp_vi
 	call->raw = BUFFER(most);
 	call->stream.on_data = body_data;
 	call->stream.on_end = body_end;
-	/* body_data() refuses what passes the maximum: the HTTP layer's answer is none of MCP's. */
+	/* body_data() refuses larger bodies itself: the HTTP layer's answer would not be MCP's. */
 	http_body_read(call->exchange, UINT64_MAX);
 }

@@ -1,6 +1,6 @@
 /* Lines over an upgraded connection: the transport of `caisson mcp`. dispatch.c does the rest. On
- * the loop; nothing blocks. The client is a stranger: a line is bounded, what waits for a client
- * that does not read is bounded, and while anything waits nothing more is taken from it. */
+ * the loop; nothing blocks. The client is not trusted: a line is bounded, the output for a client
+ * that does not read is bounded, and while output waits no more input is taken. */
 #include "mcp/transport/lines.h"
 
 #include <stdlib.h>
@@ -14,11 +14,11 @@
 #include "mcp/transport/memory.h"
 #include "mcp/server.h"
 
-/* What may wait for a client; beyond it the connection is cut. */
+/* The maximum of waiting output for a client; beyond it the connection is closed. */
 #define WAITING_MAX (32 * MIB)
-/* What was read of the socket and not taken yet: no more than one read of it. */
+/* Data that was read from the socket and not taken yet: at most one read. */
 #define REST_MAX MESSAGE_MAX
-/* Where the method of a message of ours stands. */
+/* Where the method is in a message of ours. */
 #define METHOD_WITHIN 64
 
 struct lines {
@@ -26,18 +26,19 @@ struct lines {
 	struct call *call;
 	struct mcp_connection connection;
 	struct ephemeral_hold hold;
-	struct buffer input;  /* less than a line */
-	struct buffer rest;   /* of what came, while nothing is taken */
-	size_t waiting;       /* bytes since the queue was full; 0: it is not */
-	struct message_id id; /* of a long line: as far as `scanned` bytes of it */
+	struct buffer input;  /* an incomplete line */
+	struct buffer rest;   /* received data, while nothing is taken */
+	size_t waiting;       /* bytes since the queue was full; 0: it is not full */
+	struct message_id id; /* of a long line: from its first `scanned` bytes */
 	size_t scanned;
-	bool skipping;              /* the rest of a line that is refused */
-	struct mcp_problem refused; /* why */
+	bool skipping;              /* skips the rest of a refused line */
+	struct mcp_problem refused; /* the reason */
 	bool refusal_sent;
-	/* Nothing is taken: a message is read, the queue is full, it is others' turn. */
+	/* Nothing is taken: a message is being read, the queue is full, or it is another
+	 * connection's turn. */
 	bool reading, blocked, yielding;
-	bool ended; /* the client has closed its end */
-	bool local; /* a process of this host's */
+	bool ended; /* the client has closed its side */
+	bool local; /* of a process on this host */
 	bool over;
 };
 
@@ -45,7 +46,7 @@ static struct list all = {&all, &all};
 
 /* --- to the client --- */
 
-/* News that a client that does not read can do without. */
+/* Is it a notification that a client that does not read can miss? */
 static bool can_be_dropped(const struct buffer *message)
 {
 	size_t size = MIN(message->size, (size_t)METHOD_WITHIN);
@@ -95,7 +96,7 @@ static void send_problem(struct lines *lines, const struct mcp_problem *problem)
 
 /* --- from the client --- */
 
-/* Piece by piece as they come: megabytes at once would keep everybody else waiting. */
+/* In pieces as they come: megabytes at once would block everything else. */
 static void scan_for_id(struct lines *lines)
 {
 	if (lines->scanned < lines->input.size)
@@ -104,7 +105,7 @@ static void scan_for_id(struct lines *lines)
 	lines->scanned = lines->input.size;
 }
 
-/* As soon as its id is known, at the latest when the line ends. */
+/* Sent as soon as its id is known, at the latest at the end of the line. */
 static void send_refusal(struct lines *lines, bool line_ended)
 {
 	if (lines->refusal_sent || (!line_ended && message_id_size(&lines->id) == 0))
@@ -114,7 +115,7 @@ static void send_refusal(struct lines *lines, bool line_ended)
 	send_problem(lines, &lines->refused);
 }
 
-/* The rest of the line is only looked through for its id. */
+/* The rest of the line is only scanned for its id. */
 static void skip(struct lines *lines, const char *data, size_t size)
 {
 	lines->skipping = true;
@@ -125,8 +126,8 @@ static void skip(struct lines *lines, const char *data, size_t size)
 	send_refusal(lines, false);
 }
 
-/* A piece of a line. Where there is no room it is not waited for: others that are half read may
- * wait for the same room. */
+/* Adds a piece of a line. If there is no room, it does not wait: other incomplete lines may wait
+ * for the same room. */
 static void add_piece(struct lines *lines, const char *data, size_t size)
 {
 	struct memory **memory = &lines->connection.memory;
@@ -149,7 +150,7 @@ static bool is_blank(const struct buffer *line)
 	return strspn(buffer_text(line), " \t\r") == line->size;
 }
 
-/* Takes from `data` up to the end of a line, and it with it where it is whole. */
+/* Takes bytes from `data` up to the end of a line, and handles the line if it is complete. */
 static size_t take_piece(struct lines *lines, const char *data, size_t size)
 {
 	const char *end = memchr(data, '\n', size);
@@ -179,7 +180,7 @@ static size_t take_piece(struct lines *lines, const char *data, size_t size)
 
 static void go_on(struct call *call);
 
-/* Many small messages may come at once: others have their turn between them. */
+/* Many small messages may come at once: other connections have their turn in between. */
 static void take(struct lines *lines, const char *data, size_t size)
 {
 	int64_t until = clock_monotonic() + WORK_PIECE_NS;
@@ -206,7 +207,7 @@ static void on_data(struct call *call, const char *data, size_t size)
 
 static void on_end(struct call *call);
 
-/* What waited is next. */
+/* Handles the waiting data first. */
 static void take_rest(struct lines *lines)
 {
 	struct call *call = call_hold(lines->call);
@@ -257,8 +258,8 @@ static void finish(struct lines *lines, bool gone)
 	ephemeral_release(&lines->hold, gone);
 }
 
-/* The client has closed its end: nobody waits for what is under way. What it had said before is
- * taken, and what was answered is sent. */
+/* The client has closed its side: nothing waits for the running requests. Its earlier messages are
+ * still handled, and finished answers are sent. */
 static void on_end(struct call *call)
 {
 	struct lines *lines = call->state;
@@ -274,7 +275,8 @@ static void on_end(struct call *call)
 	call_release(call);
 }
 
-/* Of a process on this host that is its end; what a network did nobody knows. */
+/* For a process on this host this is its end; for a network connection the client's fate is
+ * unknown. */
 static void on_gone(struct call *call)
 {
 	struct lines *lines = call->state;
@@ -350,7 +352,7 @@ static int read_view(struct call *call, struct mcp_server *server, struct mcp_vi
 		view->face = face_by_name(query.dialect);
 	if (!view->face)
 		return dialect_unknown(query.dialect, error);
-	/* It deletes what was made through it. */
+	/* An ephemeral connection deletes the sandboxes that it has made. */
 	if (view->ephemeral && token_admit(&call->principal, SCOPE_WRITE, false, error) < 0)
 		return -1;
 	if (view->ephemeral &&
@@ -367,7 +369,7 @@ void lines_post(struct call *call)
 	int result = 0;
 	if (!server || server->ending)
 		result = error_set(&error, ERROR_DAEMON_RESTARTING, "the daemon is ending");
-	else if (!http_origin_known(call->exchange)) /* as /mcp does, on every door */
+	else if (!http_origin_known(call->exchange)) /* as /mcp does, on every listener */
 		result = error_set(&error, ERROR_ORIGIN_FORBIDDEN,
 				   "pages of that origin may not call this server");
 	else if (!call_upgrades(call, MCP_LINES_PROTOCOL) || http_request(call->exchange)->has_body)

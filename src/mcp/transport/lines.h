@@ -1,7 +1,7 @@
-/* MCP as lines, for `caisson mcp` (proto/mcp_lines.h). The query says what a command line says of
- * `caisson mcp`: toolsets, readonly, dialect; and `ephemeral` with `connection`: sandboxes made
- * through it end with it, and a bridge that comes back after a restart of the daemon says the same
- * id. */
+/* MCP as lines, for `caisson mcp` (proto/mcp_lines.h). The query has the options of the command
+ * line `caisson mcp`: toolsets, readonly, dialect; and `ephemeral` with `connection`: sandboxes
+ * that this connection makes end with it, and a bridge that reconnects after a restart of the
+ * daemon sends the same id. */
 #pragma once
 
 #include "edge/call.h"
@@ -12,6 +12,6 @@ extern const struct field lines_query[];
 struct mcp_server;
 
 void lines_post(struct call *call);
-/* Ends those that have nothing under way; with `all` every one. Their clients come back to the next
- * daemon. */
+/* Ends the connections without running requests; with `all` every one. Their clients reconnect to
+ * the next daemon. */
 void lines_end(bool all);

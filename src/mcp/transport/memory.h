@@ -1,7 +1,7 @@
-/* What the messages of clients take: bodies and lines while they come, and messages of requests and
- * tasks under way. One account for all and one for each workspace, so that nobody takes the
- * daemon's memory by many messages, each of which is allowed. Small ones are free: a client can
- * always ask and cancel. */
+/* The memory of clients' messages: bodies and lines while they arrive, and the messages of running
+ * requests and tasks. There is one account for all and one for each workspace, so that no client
+ * can exhaust the daemon's memory with many allowed messages. Small messages are free: a client can
+ * always send requests and cancels. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,16 +14,16 @@
 #define MEMORY_SMALL (4 * KIB)
 
 struct mcp_problem;
-/* One message. Counted: what it takes is given back with the last reference. */
+/* The memory of one message. Counted: the last reference returns it to the accounts. */
 struct memory;
 
 struct memory *memory_new(const char *workspace);
 /* Takes NULL. */
 struct memory *memory_hold(struct memory *memory);
-/* *memory is NULL afterwards; takes one that is. */
+/* Sets *memory to NULL; takes NULL. */
 void memory_release(struct memory **memory);
-/* It becomes larger by so much. false: there is no room, and it is as large as before. */
+/* Adds so many bytes. false: there is no room, and nothing has changed. */
 bool memory_grow(struct memory *memory, size_t more);
-/* What who has found no room is told: 503, retryable. */
+/* The error for a request that finds no memory left: 503, retryable. */
 #define MEMORY_RETRY_AFTER "1"
 void memory_problem(struct mcp_problem *problem);

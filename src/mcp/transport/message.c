@@ -157,7 +157,7 @@ void batch_collect(struct buffer *answers, const json_t *id, const struct buffer
 	}
 	if (buffer_append_text(answers, answers->size ? "," : "[") < 0 ||
 	    buffer_append(answers, message->data, message->size) < 0)
-		buffer_clear(answers); /* each of them was bounded: it cannot be */
+		buffer_clear(answers); /* its elements were bounded, so this cannot happen */
 }
 
 /* --- the memory that messages take (memory.h) --- */
@@ -211,7 +211,7 @@ struct memory *memory_hold(struct memory *memory)
 	return memory;
 }
 
-/* What a message of that size is counted as. */
+/* How much a message of that size is counted. */
 static size_t counted(size_t size)
 {
 	return size > MEMORY_SMALL ? size : 0;

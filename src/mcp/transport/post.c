@@ -1,8 +1,8 @@
-/* How the answer to a POST goes back (post.h): as JSON, or as a stream once it takes long or has
- * something to say before. Called by http_post.c and, through the carrier, by every request. What a
- * disconnect means is the session's: with one a request goes on, and its messages are kept for the
- * client that comes back; without one (the modern era, a stateless face) it is cancelled, each of a
- * batch too. Nothing blocks. */
+/* The answer to a POST (post.h): as JSON, or as a stream if it takes long or other messages come
+ * first. Called by http_post.c and, through the carrier, by every request. The effect of a
+ * disconnect depends on the session: with a session, a request continues, and its messages are kept
+ * for the client's reconnect; without one (the modern era, a stateless face) it is cancelled,
+ * including each one of a batch. Nothing blocks. */
 #include "mcp/transport/post.h"
 
 #include <stdlib.h>
@@ -115,7 +115,7 @@ static void finish_stream(struct post *post)
 static void stream_gone(struct mcp_stream *stream)
 {
 	struct post *post = stream->data;
-	/* What a session keeps waits for the client. */
+	/* The messages that a session keeps wait for the client. */
 	if (post->session)
 		return;
 	post->stream = NULL;
@@ -124,7 +124,7 @@ static void stream_gone(struct mcp_stream *stream)
 	post_release(post);
 }
 
-/* false: there can be none. */
+/* false: it is not possible. */
 static bool open_stream(struct post *post)
 {
 	if (post->stream)
@@ -178,7 +178,7 @@ static void carry_notification(struct mcp_request *request, const struct buffer 
 		stream_send(post->stream, message);
 }
 
-/* Headers of an answer: the new session's id, or what the token lacks. */
+/* Headers of an answer: the new session's id, or the token's missing scope. */
 static size_t answer_headers(struct post *post, struct mcp_request *request, int status,
 			     struct http_header headers[2], char challenge[CHALLENGE_MAX])
 {
@@ -193,7 +193,7 @@ static size_t answer_headers(struct post *post, struct mcp_request *request, int
 	return count;
 }
 
-/* What nobody reads now must fit into what a session keeps. */
+/* A message that nobody reads now must fit into the session's storage. */
 static void send_last(struct post *post, struct mcp_request *request, const struct buffer *message)
 {
 	struct mcp_problem problem;
@@ -211,7 +211,8 @@ static void send_last(struct post *post, struct mcp_request *request, const stru
 static void collect(struct post *post, const json_t *id, const struct buffer *message);
 static void element_done(struct post *post);
 
-/* The client takes nothing else; but a status, and a new session's id, need a head of their own. */
+/* The client accepts only a stream; but a status, and a new session's id, need an ordinary
+ * answer. */
 static bool must_stream(const struct post *post, const struct mcp_request *request, int status)
 {
 	return !post->accepts_json && status == 200 && (post->session || !request->session);
@@ -236,7 +237,8 @@ static void carry_answer(struct mcp_request *request, const struct buffer *messa
 	post_release(post);
 }
 
-/* A body of its own takes it as it is; where it is one message among others it is one text. */
+/* An answer with its own body takes the cached bytes directly; within a stream or batch it is
+ * copied into a message. */
 static void carry_kept(struct mcp_request *request, const struct buffer *message,
 		       const struct buffer *rest)
 {
@@ -252,7 +254,7 @@ static void carry_kept(struct mcp_request *request, const struct buffer *message
 	}
 }
 
-/* It was cancelled: nothing answers it, and the connection says so by its end. */
+/* The request was cancelled: there is no answer, and the end of the connection says so. */
 static void carry_nothing(struct mcp_request *request)
 {
 	struct post *post = request->carrier_data;
@@ -277,7 +279,7 @@ const struct mcp_carrier post_carrier = {
 
 void post_serve(struct post *post, struct mcp_request *request, const struct mcp_headers *headers)
 {
-	post_hold(post); /* the request's */
+	post_hold(post); /* the request's reference */
 	post_hold(post);
 	if (post->batch)
 		post->pending++;
@@ -294,7 +296,7 @@ void post_serve(struct post *post, struct mcp_request *request, const struct mcp
 void post_batch_begin(struct post *post)
 {
 	post->batch = true;
-	post->pending = 1; /* the batch itself, until all of it was read */
+	post->pending = 1; /* the batch itself, until it was read completely */
 	post->answers = BUFFER(MCP_ANSWER_MAX + 64 * KIB);
 }
 
@@ -313,7 +315,7 @@ void post_collect_problem(struct post *post, const json_t *id, const struct mcp_
 	collect(post, id, &message);
 }
 
-/* A stream that was opened when some answers had come already carries those first. */
+/* If a stream is opened after some answers have come, it carries those first. */
 static void flush_collected(struct post *post)
 {
 	if (post->answers.size == 0)

@@ -1,4 +1,4 @@
-/* Legacy clients (session.h): their table, their end, what is asked of them and what they watch.
+/* Legacy clients (session.h): their table, their end, questions to them and their subscriptions.
  * Called by the transports and by handlers, on the loop; nothing blocks. */
 #include "mcp/transport/session_private.h"
 
@@ -134,8 +134,8 @@ struct mcp_session *session_find(struct mcp_server *server, const char *id,
 	return NULL;
 }
 
-/* Of the same principal: how many, and the one that is to end first: one that is idle before one
- * that is busy, and of those the one that was used last the longest ago. */
+/* Sessions of the same principal: their number, and the one to end first: idle ones before busy
+ * ones, and among these the one that was not used for longest. */
 static size_t count_own(const struct mcp_session *session, struct mcp_session **ret_last)
 {
 	size_t count = 0;
@@ -157,8 +157,8 @@ static size_t count_own(const struct mcp_session *session, struct mcp_session **
 	return count;
 }
 
-/* Of the same workspace: how many, and the one that nobody has used for longest. One of the same
- * principal's, where it has any, so that who opens many loses its own. */
+/* Sessions of the same workspace: their number, and the one that was not used for longest;
+ * preferably one of the same principal, so that a principal that opens many loses its own. */
 static size_t count_beside(const struct mcp_session *session, struct mcp_session **ret_idle)
 {
 	size_t count = 0;
@@ -187,7 +187,7 @@ int session_open(struct mcp_session *session, struct error *error)
 	struct mcp_server *server = session->server;
 	struct mcp_session *idle, *own;
 	uint8_t id[32];
-	/* Who opens many and keeps them busy shuts nobody else out. */
+	/* A principal that opens many sessions and keeps them busy must not lock out others. */
 	if (count_own(session, &own) >= SESSIONS_OWN_MAX)
 		session_end(own);
 	if (count_beside(session, &idle) >= SESSIONS_MAX) {
@@ -202,7 +202,7 @@ int session_open(struct mcp_session *session, struct error *error)
 	list_append(bucket_of(server, session->id), &session->bucket);
 	server->session_count++;
 	server_tend(server);
-	/* Lines end with their connection, which watches for itself. */
+	/* Lines end with their connection, which watches the token itself. */
 	if (id_is_set(&session->principal.token)) {
 		session->watcher.token = session->principal.token;
 		session->watcher.expires_wall = session->principal.expires_wall;

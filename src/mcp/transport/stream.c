@@ -1,6 +1,6 @@
 /* Streams of server-sent events (stream.h). Called by http_post.c, http_get.c and session.c, on the
- * loop; nothing blocks: what a client does not read waits in its connection's queue, whose limits
- * and deadlines are the HTTP layer's. */
+ * loop; nothing blocks: data that a client does not read waits in its connection's queue, whose
+ * limits and deadlines belong to the HTTP layer. */
 #include "mcp/transport/stream.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/statistics.h"
 #include "mcp/transport/session_private.h"
 
-/* Of a kept event beside its bytes. */
+/* The overhead of a kept event. */
 #define EVENT_OVERHEAD (sizeof(struct stream_event) + 32)
 
 struct mcp_stream *stream_new(struct mcp_server *server, struct mcp_session *session)
@@ -44,7 +44,7 @@ static void event_free(struct stream_event *event)
 	free(event);
 }
 
-/* The connection is not the stream's any more. */
+/* The connection does not belong to the stream any more. */
 static struct call *let_go(struct mcp_stream *stream)
 {
 	struct call *call = stream->call;
@@ -99,7 +99,7 @@ static void forget_oldest(struct mcp_session *session)
 		stream_free(stream);
 }
 
-/* Forgets the oldest events until the session keeps no more than its share. */
+/* Removes the oldest events until the session keeps no more than its share. */
 static void trim(struct mcp_session *session)
 {
 	size_t most =
@@ -151,7 +151,7 @@ void stream_send(struct mcp_stream *stream, const struct buffer *message)
 	    buffer_append_text(&text, "event: message\ndata: ") < 0 ||
 	    buffer_append(&text, message->data, message->size) < 0 ||
 	    buffer_append_text(&text, "\n\n") < 0)
-		abort(); /* its maximum was made for it */
+		abort(); /* its maximum is sufficient */
 	if (stream->call)
 		put(stream, text.data, text.size);
 	if (stream->session && text.size + EVENT_OVERHEAD <= SESSION_REPLAY_MAX)
@@ -168,7 +168,7 @@ static void on_gone(struct call *call)
 		stream_free(stream);
 }
 
-/* By the first event a client learns how to come back before there is anything to say. */
+/* From the first event a client learns how to reconnect, before there is any message. */
 static void prime(struct mcp_stream *stream)
 {
 	char text[96];

@@ -1,9 +1,9 @@
-/* A stream of server-sent events: what follows on a POST, or on a session's GET.
+/* A stream of server-sent events: the answer to a POST, or a session's GET.
  *
- * Of a modern request it is a connection and no more: events have no ids, and with the client goes
- * the stream. In a legacy session it outlives connections: events are numbered and kept (within
- * SESSION_REPLAY_MAX of the session), and a client that comes back with Last-Event-ID is given what
- * followed on that very stream. The session owns it then. */
+ * For a modern request it is only a connection: events have no ids, and the stream ends with the
+ * client. In a legacy session it outlives connections: events are numbered and kept (within
+ * SESSION_REPLAY_MAX of the session), and a client that reconnects with Last-Event-ID gets the
+ * later events of that stream. The session owns it then. */
 #pragma once
 
 #include "edge/call.h"
@@ -16,16 +16,16 @@
 struct mcp_stream {
 	struct mcp_server *server;
 	struct mcp_session *session; /* NULL: modern */
-	struct list link;            /* of the session's */
-	struct list attached;        /* of the server's, while it has a connection */
-	struct call *call;           /* NULL: nobody reads at the moment */
+	struct list link;            /* in the session's list */
+	struct list attached;        /* in the server's list, while it has a connection */
+	struct call *call;           /* NULL: there is no reader at the moment */
 	struct list events;          /* struct stream_event, kept */
 	uint64_t number;             /* within the session */
-	uint64_t next;               /* the next event's */
+	uint64_t next;               /* the number of the next event */
 	bool finished;               /* its last event was sent */
-	bool unanswered; /* its request was cancelled: that nothing follows is no loss */
-	int64_t spoken;  /* CLOCK_MONOTONIC, ns: when something was written */
-	/* The client went away by itself. */
+	bool unanswered; /* its request was cancelled: nothing is missing when nothing follows */
+	int64_t spoken;  /* CLOCK_MONOTONIC, ns: the last write */
+	/* The client has disconnected. */
 	void (*gone)(struct mcp_stream *stream);
 	void *data;
 };
@@ -39,21 +39,21 @@ struct stream_event {
 	char data[];
 };
 
-/* Of a session it becomes one of its streams. */
+/* With a session it becomes one of the session's streams. */
 struct mcp_stream *stream_new(struct mcp_server *server, struct mcp_session *session);
-/* The answer to `call` is this stream from here on: its kept events after that number come first
- * (STREAM_ANEW: none of them). Another connection that it has is ended. */
+/* From here on the answer to `call` is this stream: it begins with the kept events after that
+ * number (STREAM_ANEW: none). Another connection of the stream is ended. */
 #define STREAM_ANEW UINT64_MAX
 void stream_attach(struct mcp_stream *stream, struct call *call, uint64_t after);
 void stream_send(struct mcp_stream *stream, const struct buffer *message);
-/* Ends the connection; the stream goes on for who comes back. */
+/* Ends the connection; the stream continues for a reconnect. */
 void stream_detach(struct mcp_stream *stream);
-/* Nothing follows. The connection ends; of a session what is kept stays for who comes back. The
- * pointer is not to be used after it. */
+/* Nothing follows. The connection ends; a session keeps the events for a reconnect. Do not use the
+ * pointer afterwards. */
 void stream_finish(struct mcp_stream *stream);
-/* Ends the connection and forgets everything. */
+/* Ends the connection and frees everything. */
 void stream_free(struct mcp_stream *stream);
-/* Forgets the events of a session that nobody came back for in time. */
+/* Removes the events of a session that no client has fetched in time. */
 void streams_expire(struct mcp_session *session, int64_t now);
-/* A comment on every connection that was silent for long. */
+/* Sends a comment on every connection that was silent for long. */
 void streams_keep_alive(struct mcp_server *server, int64_t now);

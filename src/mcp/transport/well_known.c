@@ -1,9 +1,9 @@
-/* RFC 9728: what a client learns of this server before it has a token. Open to everybody, as a
- * client asks for it after a 401.
+/* RFC 9728: the information for a client without a token. Open to everybody, as a client asks for
+ * it after a 401.
  *
- * There is no authorization server: tokens are made by whoever runs the daemon (`caisson token
- * create`). RFC 9728 lets `authorization_servers` be absent, and naming one that does not exist
- * would send clients through a log-in that cannot succeed. Nothing blocks. */
+ * There is no authorization server: the operator makes the tokens (`caisson token create`). RFC
+ * 9728 lets `authorization_servers` be absent, and a made-up server would lead clients into a
+ * log-in that cannot succeed. Nothing blocks. */
 #include "mcp/transport/http.h"
 
 #include <stdio.h>
