@@ -37,7 +37,7 @@ void prometheus_start(void)
 		statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 }
 
-static struct route_count *count_of(const struct route *route)
+static struct route_count *route_count_find(const struct route *route)
 {
 	if (!route)
 		return &route_counts[0];
@@ -58,7 +58,7 @@ void prometheus_answered(void *context UNUSED, struct http_exchange *exchange, i
 	const struct call *call = http_data(exchange);
 	if (!call)
 		return;
-	struct route_count *count = count_of(call->route);
+	struct route_count *count = route_count_find(call->route);
 	count->classes[status / 100 < STATUS_CLASSES ? status / 100 : 0]++;
 	histogram_add(&count->latency, clock_monotonic() - call->began);
 }
@@ -78,8 +78,8 @@ static void put_head(struct buffer *text, const char *name, const char *type, co
 	PUT(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void put_one(struct buffer *text, const char *name, const char *type, const char *help,
-		    double value)
+static void put_metric(struct buffer *text, const char *name, const char *type, const char *help,
+		       double value)
 {
 	put_head(text, name, type, help);
 	PUT(text, "%s %.17g\n", name, value);
@@ -131,20 +131,21 @@ static void put_sandboxes(struct buffer *text, const struct core *core)
 		put_histogram(text, "caisson_sandbox_create_seconds", label,
 			      &statistics.creates[origin]);
 	}
-	put_one(text, "caisson_sandbox_creates_failed_total", "counter",
-		"Creates that were begun and came to nothing.", (double)statistics.creates_failed);
+	put_metric(text, "caisson_sandbox_creates_failed_total", "counter",
+		   "Creates that were begun and came to nothing.",
+		   (double)statistics.creates_failed);
 	put_head(text, "caisson_sandbox_ends_total", "counter", "Sandboxes that ended, by why.");
 	for (int reason = END_REASON_USER; reason <= END_REASON_ERROR; reason++)
 		if (end_reason_name((enum end_reason)reason)[0] && reason != 4)
 			put_count(text, "caisson_sandbox_ends_total", "reason",
 				  end_reason_name((enum end_reason)reason),
 				  statistics.ends[reason]);
-	put_one(text, "caisson_sandbox_pauses_total", "counter", "Sandboxes that were paused.",
-		(double)statistics.pauses);
-	put_one(text, "caisson_sandbox_resumes_total", "counter", "Sandboxes that were resumed.",
-		(double)statistics.resumes);
-	put_one(text, "caisson_sandbox_reclaimed_bytes_total", "counter",
-		"Memory that pauses gave back to the host.", (double)statistics.reclaimed_bytes);
+	put_metric(text, "caisson_sandbox_pauses_total", "counter", "Sandboxes that were paused.",
+		   (double)statistics.pauses);
+	put_metric(text, "caisson_sandbox_resumes_total", "counter", "Sandboxes that were resumed.",
+		   (double)statistics.resumes);
+	put_metric(text, "caisson_sandbox_reclaimed_bytes_total", "counter",
+		   "Memory that pauses gave back to the host.", (double)statistics.reclaimed_bytes);
 	put_head(text, "caisson_pool_sandboxes", "gauge",
 		 "Sandboxes that are ready before anybody asks, and that are being made.");
 	put_count(text, "caisson_pool_sandboxes", "state", "ready", statistics.pool_ready);
@@ -196,15 +197,15 @@ static void put_requests(struct buffer *text, const struct edge *edge)
 		if (statistics.errors[kind])
 			put_count(text, "caisson_http_errors_total", "code",
 				  error_info((enum error_kind)kind)->code, statistics.errors[kind]);
-	put_one(text, "caisson_budget_refusals_total", "counter",
-		"Requests refused for a budget, a full queue or the host's capacity.",
-		(double)(statistics.errors[ERROR_QUOTA_EXCEEDED] +
-			 statistics.errors[ERROR_QUEUE_FULL] +
-			 statistics.errors[ERROR_HOST_CAPACITY]));
-	put_one(text, "caisson_http_connections", "gauge", "Connections that are open.",
-		edge->server ? (double)http_server_connections(edge->server) : 0);
-	put_one(text, "caisson_http_event_streams", "gauge",
-		"Streams of server-sent events that are open.", (double)statistics.streams);
+	put_metric(text, "caisson_budget_refusals_total", "counter",
+		   "Requests refused for a budget, a full queue or the host's capacity.",
+		   (double)(statistics.errors[ERROR_QUOTA_EXCEEDED] +
+			    statistics.errors[ERROR_QUEUE_FULL] +
+			    statistics.errors[ERROR_HOST_CAPACITY]));
+	put_metric(text, "caisson_http_connections", "gauge", "Connections that are open.",
+		   edge->server ? (double)http_server_connections(edge->server) : 0);
+	put_metric(text, "caisson_http_event_streams", "gauge",
+		   "Streams of server-sent events that are open.", (double)statistics.streams);
 }
 
 static double resident_bytes(void)
@@ -226,21 +227,21 @@ static void put_process(struct buffer *text)
 	put_head(text, "caisson_store_write_seconds", "histogram",
 		 "How long the store took to write.");
 	put_histogram(text, "caisson_store_write_seconds", "", &statistics.store_writes);
-	put_one(text, "caisson_store_failures_total", "counter", "Writes that did not work.",
-		(double)statistics.store_failures);
+	put_metric(text, "caisson_store_failures_total", "counter", "Writes that did not work.",
+		   (double)statistics.store_failures);
 	put_head(text, "caisson_loop_turn_seconds", "histogram",
 		 "How long the daemon's loop was busy before it looked at everybody again.");
 	put_histogram(text, "caisson_loop_turn_seconds", "", &statistics.loop_turns);
-	put_one(text, "caisson_loop_longest_turn_seconds", "gauge",
-		"The longest of them since the start.", (double)statistics.loop_longest / 1e9);
-	put_one(text, "process_resident_memory_bytes", "gauge", "Resident memory of the daemon.",
-		resident_bytes());
+	put_metric(text, "caisson_loop_longest_turn_seconds", "gauge",
+		   "The longest of them since the start.", (double)statistics.loop_longest / 1e9);
+	put_metric(text, "process_resident_memory_bytes", "gauge", "Resident memory of the daemon.",
+		   resident_bytes());
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
-		put_one(text, "process_cpu_seconds_total", "counter", "Cpu time of the daemon.",
-			(double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-			    (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
-	put_one(text, "caisson_uptime_seconds", "gauge", "How long this daemon has run.",
-		(double)(clock_monotonic() - started) / 1e9);
+		put_metric(text, "process_cpu_seconds_total", "counter", "Cpu time of the daemon.",
+			   (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+			       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
+	put_metric(text, "caisson_uptime_seconds", "gauge", "How long this daemon has run.",
+		   (double)(clock_monotonic() - started) / 1e9);
 	put_head(text, "caisson_build_info", "gauge", "Which version it is; always 1.");
 	PUT(text, "caisson_build_info{version=\"%s\"} 1\n", CAISSON_VERSION);
 }

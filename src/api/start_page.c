@@ -19,7 +19,7 @@ static const char style[] =
     ":root{color-scheme:light dark}";
 
 /* The page always fits the buffer, since a Host is bounded. */
-static void put(struct buffer *page, const char *html)
+static void page_put(struct buffer *page, const char *html)
 {
 	if (buffer_append_text(page, html) < 0)
 		abort();
@@ -34,16 +34,16 @@ static void put_escaped(struct buffer *page, const char *text)
 				   : *text == '"'  ? "&quot;"
 				   : *text == '\'' ? "&#39;"
 						   : (const char[]){*text, '\0'};
-		put(page, name);
+		page_put(page, name);
 	}
 }
 
 /* Text to be copied. */
 static void put_code(struct buffer *page, const struct buffer *code)
 {
-	put(page, "<pre>");
+	page_put(page, "<pre>");
 	put_escaped(page, buffer_text(code));
-	put(page, "</pre>\n");
+	page_put(page, "</pre>\n");
 }
 
 /* As `caisson mcp config --http` prints it; a test compares them. */
@@ -72,13 +72,13 @@ static void put_clients(struct buffer *page, const char *url)
 			continue;
 		if (append_snippet(&code, client, url) < 0)
 			abort();
-		put(page, "<h3>");
+		page_put(page, "<h3>");
 		put_escaped(page, client->title);
-		put(page, "</h3>\n");
+		page_put(page, "</h3>\n");
 		if (client->file) {
-			put(page, "<p>In <code>~/");
+			page_put(page, "<p>In <code>~/");
 			put_escaped(page, client->file);
-			put(page, "</code>:</p>\n");
+			page_put(page, "</code>:</p>\n");
 		}
 		put_code(page, &code);
 	}
@@ -93,34 +93,34 @@ static void put_page(struct buffer *page, const char *url)
 			  url) < 0 ||
 	    buffer_printf(&mcp, "%s/mcp", url) < 0)
 		abort();
-	put(page, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-		  "<meta name=\"viewport\" content=\"width=device-width\">\n"
-		  "<title>Caisson</title>\n<style>");
-	put(page, style);
-	put(page,
-	    "</style></head><body>\n<h1>Caisson</h1>\n"
-	    "<p>This daemon gives AI agents safe Linux machines. It has a REST API and an MCP "
-	    "server. It shows nothing else to a browser.</p>\n"
-	    "<h2>Get a token</h2>\n<p>On the host of this daemon, as its user:</p>\n"
-	    "<pre>caisson token create --expires 30d</pre>\n"
-	    "<p>Write it in the place of TOKEN below. <code>caisson token revoke</code> ends "
-	    "it.</p>\n"
-	    "<h2>REST</h2>\n<p>One command in a fresh sandbox:</p>\n");
+	page_put(page, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+		       "<meta name=\"viewport\" content=\"width=device-width\">\n"
+		       "<title>Caisson</title>\n<style>");
+	page_put(page, style);
+	page_put(page,
+		 "</style></head><body>\n<h1>Caisson</h1>\n"
+		 "<p>This daemon gives AI agents safe Linux machines. It has a REST API and an MCP "
+		 "server. It shows nothing else to a browser.</p>\n"
+		 "<h2>Get a token</h2>\n<p>On the host of this daemon, as its user:</p>\n"
+		 "<pre>caisson token create --expires 30d</pre>\n"
+		 "<p>Write it in the place of TOKEN below. <code>caisson token revoke</code> ends "
+		 "it.</p>\n"
+		 "<h2>REST</h2>\n<p>One command in a fresh sandbox:</p>\n");
 	put_code(page, &curl);
-	put(page, "<p>All routes: <a href=\"/v1/openapi.json\">/v1/openapi.json</a></p>\n"
-		  "<h2>MCP</h2>\n<p>The URL of the server (Streamable HTTP):</p>\n");
+	page_put(page, "<p>All routes: <a href=\"/v1/openapi.json\">/v1/openapi.json</a></p>\n"
+		       "<h2>MCP</h2>\n<p>The URL of the server (Streamable HTTP):</p>\n");
 	put_code(page, &mcp);
-	put(page,
-	    "<p>On the host itself no token is needed: <code>caisson mcp config CLIENT</code> "
-	    "prints what to add to a client's configuration, and with <code>--write</code> "
-	    "creates the file where there is none. CLIENT is one of");
+	page_put(page,
+		 "<p>On the host itself no token is needed: <code>caisson mcp config CLIENT</code> "
+		 "prints what to add to a client's configuration, and with <code>--write</code> "
+		 "creates the file where there is none. CLIENT is one of");
 	for (const struct mcp_client *client = mcp_clients; client->name; client++) {
-		put(page, client == mcp_clients ? " " : ", ");
-		put(page, client->name);
+		page_put(page, client == mcp_clients ? " " : ", ");
+		page_put(page, client->name);
 	}
-	put(page, ".</p>\n");
+	page_put(page, ".</p>\n");
 	put_clients(page, url);
-	put(page, "</body></html>\n");
+	page_put(page, "</body></html>\n");
 }
 
 static void start_page_get(struct call *call)

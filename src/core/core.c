@@ -39,7 +39,7 @@ struct done_call {
 	void *data;
 };
 
-struct asker asker_of(const struct principal *principal)
+struct asker asker_from_principal(const struct principal *principal)
 {
 	return principal ? (struct asker){true, *principal} : (struct asker){0};
 }
@@ -62,7 +62,7 @@ static void core_run_later(struct core *core)
 	}
 }
 
-static void on_soon(uv_idle_t *idle)
+static void core_idle_turn(uv_idle_t *idle)
 {
 	uv_idle_stop(idle);
 	core_run_later(idle->data);
@@ -76,10 +76,10 @@ void core_later(struct core *core, void (*call)(void *data), void *data)
 	*later = (struct later){.call = call, .data = data};
 	list_append(&core->private->later, &later->link);
 	if (!core->private->stopping && !uv_is_active((uv_handle_t *)&core->private->soon))
-		uv_idle_start(&core->private->soon, on_soon);
+		uv_idle_start(&core->private->soon, core_idle_turn);
 }
 
-static void call_done(void *data)
+static void done_call_finish(void *data)
 {
 	struct done_call *call = data;
 	call->done(call->data, NULL);
@@ -95,7 +95,7 @@ void core_done_later(struct core *core, void (*done)(void *data, const struct er
 	if (!call)
 		abort();
 	*call = (struct done_call){.done = done, .data = data};
-	core_later(core, call_done, call);
+	core_later(core, done_call_finish, call);
 }
 
 static void core_start_failed(struct core *core, const struct error *error)
@@ -105,7 +105,7 @@ static void core_start_failed(struct core *core, const struct error *error)
 		core->hooks.failed(core->hooks.data, error);
 }
 
-static void on_ended(void *data, const struct id *id, const struct spawn_ended *ended)
+static void spawner_sandbox_ended(void *data, const struct id *id, const struct spawn_ended *ended)
 {
 	struct core *core = data;
 	struct sandbox *sandbox = sandbox_by_id(core, id);
@@ -119,7 +119,8 @@ static void on_ended(void *data, const struct id *id, const struct spawn_ended *
 	}
 }
 
-static void on_counted(void *data, const struct id *id, const struct spawn_counters *counters)
+static void spawner_sandbox_counted(void *data, const struct id *id,
+				    const struct spawn_counters *counters)
 {
 	struct sandbox *sandbox = sandbox_by_id(data, id);
 	if (sandbox)
@@ -128,19 +129,20 @@ static void on_counted(void *data, const struct id *id, const struct spawn_count
 		pool_counted(data, id, counters);
 }
 
-static void on_listed(void *data, const struct id *id, const struct spawn_listed *listed)
+static void spawner_sandbox_listed(void *data, const struct id *id,
+				   const struct spawn_listed *listed)
 {
 	reconcile_listed(data, id, listed);
 }
 
-static void on_reload(void *data)
+static void spawner_reload(void *data)
 {
 	struct core *core = data;
 	if (core->hooks.reload)
 		core->hooks.reload(core->hooks.data);
 }
 
-static void on_quit(void *data)
+static void spawner_quit(void *data)
 {
 	struct core *core = data;
 	if (core->hooks.quit)
@@ -175,7 +177,7 @@ void core_let_go(struct core *core)
 	list_each (&core->sandboxes, node) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
 		if (state_facts(sandbox->row.state)->booting)
-			create_told(sandbox, &error);
+			create_tell(sandbox, &error);
 		sandbox_let_go(sandbox, &error);
 	}
 	pool_let_go(core);
@@ -194,7 +196,7 @@ int core_check_serving(const struct core *core, struct error *error)
 	return error_set(error, ERROR_SPAWNER_GONE, RESTARTING);
 }
 
-static void on_lost(void *data)
+static void spawner_lost(void *data)
 {
 	struct core *core = data;
 	log_error("the spawner is gone; sandboxes run on");
@@ -203,7 +205,7 @@ static void on_lost(void *data)
 		core->hooks.lost(core->hooks.data);
 }
 
-static void on_late(void *data, uint32_t type, const struct spawn_message *reply)
+static void spawner_reply_late(void *data, uint32_t type, const struct spawn_message *reply)
 {
 	struct core *core = data;
 	if (core->private->started)
@@ -227,12 +229,12 @@ static void log_unenforced(const struct core *core)
 	}
 }
 
-static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
-			 const struct error *error)
+static void spawner_list_answered(void *data, const struct spawn_message *reply UNUSED,
+				  const struct error *error)
 {
 	struct core *core = data;
 	struct error own;
-	if (!error && reconcile(core, &own) < 0)
+	if (!error && core_reconcile(core, &own) < 0)
 		error = &own;
 	reconcile_done(core);
 	if (error) {
@@ -250,7 +252,8 @@ static void on_list_done(void *data, const struct spawn_message *reply UNUSED,
 
 static void core_ask_next_probe(struct core *core);
 
-static void on_probed(void *data, const struct spawn_message *reply, const struct error *error)
+static void spawner_probe_answered(void *data, const struct spawn_message *reply,
+				   const struct error *error)
 {
 	struct core *core = data;
 	struct spawn_probe *probe = &core->probes[core->private->probe];
@@ -277,17 +280,18 @@ static void core_ask_next_probe(struct core *core)
 	if (++core->private->probe < TIER_COUNT) {
 		message.tier = core->private->probe;
 		result = spawner_request(core->spawner, &message, NULL, 0, START_TIMEOUT_MS,
-					 on_probed, core, &error);
+					 spawner_probe_answered, core, &error);
 	} else {
 		message.type = SPAWN_LIST;
 		result = spawner_request(core->spawner, &message, NULL, 0, START_TIMEOUT_MS,
-					 on_list_done, core, &error);
+					 spawner_list_answered, core, &error);
 	}
 	if (result < 0 && error.kind != ERROR_SPAWNER_GONE)
 		core_start_failed(core, &error);
 }
 
-static void on_hello(void *data, const struct spawn_message *reply, const struct error *error)
+static void spawner_hello_answered(void *data, const struct spawn_message *reply,
+				   const struct error *error)
 {
 	struct core *core = data;
 	struct error own;
@@ -351,13 +355,13 @@ int core_start(struct core *core, uv_loop_t *loop, const struct config *config, 
 	       void (*ready)(void *data), void *data, struct error *error)
 {
 	static const struct spawner_callbacks callbacks = {
-	    .ended = on_ended,
-	    .counted = on_counted,
-	    .listed = on_listed,
-	    .reload = on_reload,
-	    .quit = on_quit,
-	    .lost = on_lost,
-	    .late = on_late,
+	    .ended = spawner_sandbox_ended,
+	    .counted = spawner_sandbox_counted,
+	    .listed = spawner_sandbox_listed,
+	    .reload = spawner_reload,
+	    .quit = spawner_quit,
+	    .lost = spawner_lost,
+	    .late = spawner_reply_late,
 	};
 	*core = (struct core){.hooks = core->hooks, .loop = loop, .config = *config};
 	list_init(&core->sandboxes);
@@ -372,15 +376,15 @@ int core_start(struct core *core, uv_loop_t *loop, const struct config *config, 
 	    core_make_directory(config->state, "logs", path, sizeof(path), error) == 0 &&
 	    logs_open_directory(core, error) == 0) {
 		core->spawner = spawner_client_new(loop, spawner_fd, &callbacks, core);
-		if (spawner_request(core->spawner, &hello, NULL, 0, START_TIMEOUT_MS, on_hello,
-				    core, error) == 0)
+		if (spawner_request(core->spawner, &hello, NULL, 0, START_TIMEOUT_MS,
+				    spawner_hello_answered, core, error) == 0)
 			return 0;
 	}
 	core_stop(core);
 	return -1;
 }
 
-static void on_private_closed(uv_handle_t *handle)
+static void core_private_closed(uv_handle_t *handle)
 {
 	struct core_private *private =
 	    container_of(handle->data, struct core_private, open_handles);
@@ -406,7 +410,7 @@ void core_stop(struct core *core)
 	core_run_later(core);
 	while (!list_empty(&core->sandboxes)) {
 		struct sandbox *sandbox = list_entry(core->sandboxes.next, struct sandbox, link);
-		create_told(sandbox, &error);
+		create_tell(sandbox, &error);
 		sandbox_let_go(sandbox, &error);
 		sandbox_free(sandbox);
 	}
@@ -423,8 +427,8 @@ void core_stop(struct core *core)
 	if (core->work)
 		work_queue_release(TAKE_PTR(core->work));
 	private->timer.data = private->soon.data = &private->open_handles;
-	uv_close((uv_handle_t *)&private->timer, on_private_closed);
-	uv_close((uv_handle_t *)&private->soon, on_private_closed);
+	uv_close((uv_handle_t *)&private->timer, core_private_closed);
+	uv_close((uv_handle_t *)&private->soon, core_private_closed);
 }
 
 void core_forgotten_error(const struct core *core, const struct id *sandbox, struct error *error)

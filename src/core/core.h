@@ -45,7 +45,7 @@ struct asker {
 	bool set; /* false: the daemon itself */
 	struct principal principal;
 };
-struct asker asker_of(const struct principal *principal);
+struct asker asker_from_principal(const struct principal *principal);
 const struct principal *asker_principal(const struct asker *asker);
 
 /* Notices of the spawner that main handles. Set in core->hooks before core_start(), which keeps

@@ -265,7 +265,7 @@ void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed
 /* core/sandbox/create.c */
 void create_failed(struct sandbox *sandbox, const struct error *error);
 /* Answers the caller of sandbox_create(), once. */
-void create_told(struct sandbox *sandbox, const struct error *error);
+void create_tell(struct sandbox *sandbox, const struct error *error);
 
 /* core/sandbox/link.c */
 extern const struct guest_link_callbacks sandbox_link_callbacks; /* data: the sandbox */
@@ -344,7 +344,7 @@ void file_note_done(struct sandbox *sandbox, struct file_note *note, uint8_t ope
 /* reconcile.c */
 void reconcile_listed(struct core *core, const struct id *id, const struct spawn_listed *listed);
 void reconcile_ended(struct core *core, const struct id *id);
-NODISCARD int reconcile(struct core *core, struct error *error);
+NODISCARD int core_reconcile(struct core *core, struct error *error);
 void reconcile_done(struct core *core);
 
 /* core/exec/exec.c */

@@ -25,7 +25,7 @@ struct samples {
 	double percent;
 };
 
-static struct samples *samples_of(struct sandbox *sandbox)
+static struct samples *sandbox_samples(struct sandbox *sandbox)
 {
 	struct sandbox_life *life = sandbox->life;
 	if (!life->samples) {
@@ -63,7 +63,7 @@ int64_t counters_seen(const struct sandbox *sandbox)
 
 void counters_begin(struct sandbox *sandbox)
 {
-	struct samples *samples = samples_of(sandbox);
+	struct samples *samples = sandbox_samples(sandbox);
 	samples->base_boot = clock_boot();
 	samples->base_cpu_ns = sandbox->counters.cpu_ns;
 	samples->base_known = true;
@@ -78,7 +78,7 @@ static double percent_between(uint64_t cpu_before, uint64_t cpu, int64_t before,
 	return (double)(cpu - cpu_before) * 100 / (double)(now - before);
 }
 
-static void keep_sample(struct sandbox *sandbox, struct samples *samples, int64_t now)
+static void sample_keep(struct sandbox *sandbox, struct samples *samples, int64_t now)
 {
 	const struct sample *last = counters_sample(sandbox, 0);
 	if (last && now - last->boot < RING_INTERVAL)
@@ -97,7 +97,7 @@ static void keep_sample(struct sandbox *sandbox, struct samples *samples, int64_
 }
 
 /* Takes each number if it is known. */
-static void merge(struct spawn_counters *to, const struct spawn_counters *from)
+static void counters_merge(struct spawn_counters *to, const struct spawn_counters *from)
 {
 	const uint8_t *known = from->known;
 	if (known[KNOWN_CPU])
@@ -120,14 +120,14 @@ static void merge(struct spawn_counters *to, const struct spawn_counters *from)
 
 void counters_take(struct sandbox *sandbox, const struct spawn_counters *counters)
 {
-	struct samples *samples = samples_of(sandbox);
+	struct samples *samples = sandbox_samples(sandbox);
 	int64_t now = clock_boot();
 	bool any = false;
 	for (size_t i = 0; i < KNOWN_COUNT; i++)
 		any |= counters->known[i];
 	if (!any)
 		return;
-	merge(&sandbox->counters, counters);
+	counters_merge(&sandbox->counters, counters);
 	samples->seen_wall = clock_wall();
 	if (!samples->base_known || now - samples->base_boot >= PERCENT_INTERVAL) {
 		if (samples->base_known)
@@ -138,7 +138,7 @@ void counters_take(struct sandbox *sandbox, const struct spawn_counters *counter
 		samples->base_cpu_ns = sandbox->counters.cpu_ns;
 		samples->base_known = sandbox->counters.known[KNOWN_CPU];
 	}
-	keep_sample(sandbox, samples, now);
+	sample_keep(sandbox, samples, now);
 	meter_counters(sandbox);
 }
 
@@ -150,8 +150,8 @@ struct refresh {
 	void *data;
 };
 
-static void on_refreshed(void *data, const struct spawn_message *reply UNUSED,
-			 const struct error *error)
+static void counters_refresh_done(void *data, const struct spawn_message *reply UNUSED,
+				  const struct error *error)
 {
 	struct refresh *refresh = data;
 	if (refresh->done)
@@ -170,8 +170,8 @@ int counters_refresh_all(struct core *core, SANDBOX_DONE, struct error *error)
 	if (!refresh)
 		abort();
 	*refresh = (struct refresh){.core = core, .done = done, .data = data};
-	if (spawner_request(core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_refreshed,
-			    refresh, error) < 0) {
+	if (spawner_request(core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS,
+			    counters_refresh_done, refresh, error) < 0) {
 		free(refresh);
 		return -1;
 	}
@@ -179,7 +179,7 @@ int counters_refresh_all(struct core *core, SANDBOX_DONE, struct error *error)
 }
 
 /* Is there a sandbox whose counters change? */
-static bool anything_runs(const struct core *core)
+static bool any_sandbox_running(const struct core *core)
 {
 	list_each (&core->sandboxes, node) {
 		const struct sandbox *sandbox = list_entry(node, struct sandbox, link);
@@ -197,7 +197,7 @@ int64_t counters_tend(struct core *core, int64_t now)
 	return INT64_MAX;
 #endif
 	/* A change of state wakes the timers: nothing is requested while no sandbox runs. */
-	if (!anything_runs(core))
+	if (!any_sandbox_running(core))
 		return INT64_MAX;
 	if (private->sample_at > now)
 		return private->sample_at;

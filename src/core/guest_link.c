@@ -38,8 +38,8 @@ struct outgoing {
 	uint8_t data[];
 };
 
-static void on_poll(uv_poll_t *poll, int status, int events);
-static void on_timer(uv_timer_t *timer);
+static void link_polled(uv_poll_t *poll, int status, int events);
+static void link_timer_due(uv_timer_t *timer);
 
 void error_from_failure(struct error *error, const struct failure *failure)
 {
@@ -54,12 +54,12 @@ void error_from_failure(struct error *error, const struct failure *failure)
 	error->errnum = (int)failure->errnum;
 }
 
-static void watch(struct guest_link *link)
+static void link_watch(struct guest_link *link)
 {
 	if (link->state == LINK_FAILED || !link->poll_open)
 		return;
 	int events = UV_READABLE | (link->blocked ? UV_WRITABLE : 0);
-	uv_poll_start(&link->poll, events, on_poll);
+	uv_poll_start(&link->poll, events, link_polled);
 }
 
 void guest_link_fail(struct guest_link *link, const struct error *error)
@@ -148,10 +148,10 @@ static void queue_send(struct guest_link *link)
 {
 	queue_flush(link);
 	if (link->blocked)
-		watch(link);
+		link_watch(link);
 }
 
-static void on_turn(uv_idle_t *turn)
+static void link_turn_come(uv_idle_t *turn)
 {
 	struct guest_link *link = container_of(turn, struct guest_link, turn);
 	uv_idle_stop(turn);
@@ -197,7 +197,7 @@ int guest_frame_queue(struct guest_link *link, enum frame_type type, uint64_t id
 	if (!link->blocked && !later && link->state != LINK_CONNECTING) {
 		queue_send(link);
 		if (!link->blocked)
-			uv_idle_start(&link->turn, on_turn);
+			uv_idle_start(&link->turn, link_turn_come);
 	}
 	if (link->state == LINK_FAILED) {
 		*error = link->error;
@@ -241,7 +241,7 @@ size_t guest_link_room(struct guest_link *link)
 	return room;
 }
 
-static void on_hello_reply(struct guest_link *link, const struct frame *frame)
+static void link_hello_reply_came(struct guest_link *link, const struct frame *frame)
 {
 	struct hello_reply reply;
 	if (frame->type == FRAME_REFUSED) {
@@ -280,7 +280,7 @@ static void frame_handle(struct guest_link *link, const struct frame *frame)
 	struct error error;
 	link->unanswered = false;
 	if (link->state == LINK_GREETING) {
-		on_hello_reply(link, frame);
+		link_hello_reply_came(link, frame);
 		return;
 	}
 	switch (frame->type) {
@@ -374,7 +374,7 @@ bool guest_link_read(struct guest_link *link)
 }
 
 /* libuv reports again while the socket has more data, but not for data that was read already. */
-static void on_turn_to_read(struct work *work)
+static void link_turn_to_read(struct work *work)
 {
 	struct guest_link *link = container_of(work, struct guest_link, work);
 	(void)guest_link_read(link);
@@ -382,7 +382,7 @@ static void on_turn_to_read(struct work *work)
 		work_wait(work, link->share);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void link_polled(uv_poll_t *poll, int status, int events)
 {
 	struct guest_link *link = container_of(poll, struct guest_link, poll);
 	if (status < 0) {
@@ -394,7 +394,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	if (link->freed || !(events & UV_WRITABLE))
 		return;
 	queue_flush(link);
-	watch(link);
+	link_watch(link);
 	/* Only a full socket exhausts the room, so this is where it comes back. */
 	if (link->throttled && link->queued < QUEUE_LOW && link->state == LINK_OPEN) {
 		link->throttled = false;
@@ -403,7 +403,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	}
 }
 
-static void greet(struct guest_link *link)
+static void link_greet(struct guest_link *link)
 {
 	uint8_t room[8];
 	struct writer writer = writer_on(room, sizeof(room));
@@ -412,11 +412,11 @@ static void greet(struct guest_link *link)
 	link->state = LINK_GREETING;
 	if (guest_frame_queue(link, FRAME_HELLO, 0, room, sizeof(room), NULL, 0, &error) < 0)
 		guest_link_fail(link, &error);
-	watch(link);
+	link_watch(link);
 }
 
 /* 0: connected, -EAGAIN: the backlog of the init is full, else -errno. */
-static int try_connect(struct guest_link *link)
+static int link_try_connect(struct guest_link *link)
 {
 	int result;
 	do
@@ -425,11 +425,11 @@ static int try_connect(struct guest_link *link)
 	while (result < 0 && errno == EINTR);
 	if (result < 0)
 		return -errno;
-	greet(link);
+	link_greet(link);
 	return 0;
 }
 
-static void on_connect_timer(struct guest_link *link)
+static void link_connect_timer_due(struct guest_link *link)
 {
 	if (clock_boot() >= link->until) {
 		guest_link_fail_gone(link, link->state == LINK_CONNECTING
@@ -437,7 +437,7 @@ static void on_connect_timer(struct guest_link *link)
 					       : "no answer to HELLO in time");
 		return;
 	}
-	int result = try_connect(link);
+	int result = link_try_connect(link);
 	if (result < 0 && result != -EAGAIN) {
 		guest_link_fail_gone(link, strerror(-result));
 		return;
@@ -446,15 +446,15 @@ static void on_connect_timer(struct guest_link *link)
 	if (link->state == LINK_CONNECTING)
 		left = MIN(left, CONNECT_RETRY_MS);
 	if (link->state != LINK_FAILED)
-		uv_timer_start(&link->timer, on_timer, (uint64_t)MAX(left, 1), 0);
+		uv_timer_start(&link->timer, link_timer_due, (uint64_t)MAX(left, 1), 0);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void link_timer_due(uv_timer_t *timer)
 {
 	struct guest_link *link = container_of(timer, struct guest_link, timer);
 	switch (link->state) {
 	case LINK_CONNECTING:
-		on_connect_timer(link);
+		link_connect_timer_due(link);
 		break;
 	case LINK_GREETING:
 		guest_link_fail_gone(link, "no answer to HELLO in time");
@@ -469,10 +469,10 @@ static void on_timer(uv_timer_t *timer)
 
 void guest_link_set_timer(struct guest_link *link, uint64_t milliseconds)
 {
-	uv_timer_start(&link->timer, on_timer, milliseconds, 0);
+	uv_timer_start(&link->timer, link_timer_due, milliseconds, 0);
 }
 
-static void on_turn_to_tell(struct work *work)
+static void link_turn_to_tell(struct work *work)
 {
 	struct guest_link *link = container_of(work, struct guest_link, telling);
 	link->callbacks.closed(link->data, &link->error);
@@ -491,8 +491,8 @@ static struct guest_link *link_new(uv_loop_t *loop, int fd, uint32_t timeout_ms,
 	list_init(&link->queue);
 	list_init(&link->echoes);
 	link->until = clock_boot() + timeout_ms * NSEC_PER_MSEC;
-	link->work.run = on_turn_to_read;
-	link->telling.run = on_turn_to_tell;
+	link->work.run = link_turn_to_read;
+	link->telling.run = link_turn_to_tell;
 	struct work_queue *queue = work_queue_of(loop);
 	link->share = work_share_get(queue, "guests");
 	work_queue_release(queue);
@@ -519,15 +519,15 @@ int guest_link_open(uv_loop_t *loop, const char *socket_path, uint32_t timeout_m
 				 "the path of the init's socket is too long");
 	struct guest_link *link = link_new(loop, TAKE_FD(fd), timeout_ms, callbacks, data);
 	link->address = address;
-	int result = link->poll_open ? try_connect(link) : -EMFILE;
+	int result = link->poll_open ? link_try_connect(link) : -EMFILE;
 	if (result < 0 && result != -EAGAIN) {
 		guest_link_free(link);
 		return error_set_errno(error, ERROR_GUEST_GONE, result,
 				       "connecting to the sandbox's init");
 	}
 	if (link->state != LINK_FAILED)
-		uv_timer_start(&link->timer, on_timer, result == 0 ? timeout_ms : CONNECT_RETRY_MS,
-			       0);
+		uv_timer_start(&link->timer, link_timer_due,
+			       result == 0 ? timeout_ms : CONNECT_RETRY_MS, 0);
 	*ret_link = link;
 	return 0;
 }
@@ -539,9 +539,9 @@ struct guest_link *guest_link_open_fd(uv_loop_t *loop, int fd, uint32_t timeout_
 	if (!link->poll_open || fd_set_nonblocking(fd) < 0)
 		guest_link_fail_gone(link, "its socket cannot be polled");
 	else
-		greet(link);
+		link_greet(link);
 	if (link->state != LINK_FAILED)
-		uv_timer_start(&link->timer, on_timer, timeout_ms, 0);
+		uv_timer_start(&link->timer, link_timer_due, timeout_ms, 0);
 	return link;
 }
 
@@ -552,7 +552,7 @@ void guest_link_set_callbacks(struct guest_link *link, const struct guest_link_c
 	link->data = data;
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void link_handle_closed(uv_handle_t *handle)
 {
 	struct guest_link *link = handle->data;
 	if (--link->open_handles > 0)
@@ -577,8 +577,8 @@ void guest_link_free(struct guest_link *link)
 		outgoing_free(link, list_entry(link->queue.next, struct outgoing, link));
 	link->poll.data = link->timer.data = link->turn.data = link;
 	if (link->poll_open)
-		uv_close((uv_handle_t *)&link->poll, on_handle_closed);
-	uv_close((uv_handle_t *)&link->timer, on_handle_closed);
-	uv_close((uv_handle_t *)&link->turn, on_handle_closed);
+		uv_close((uv_handle_t *)&link->poll, link_handle_closed);
+	uv_close((uv_handle_t *)&link->timer, link_handle_closed);
+	uv_close((uv_handle_t *)&link->turn, link_handle_closed);
 	fd_close(&link->fd);
 }

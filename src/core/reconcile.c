@@ -125,8 +125,8 @@ static void reconcile_sandbox(struct sandbox *sandbox, const struct spawn_listed
 	}
 }
 
-static void on_stray_destroyed(void *data UNUSED, const struct spawn_message *reply UNUSED,
-			       const struct error *error)
+static void stray_destroyed(void *data UNUSED, const struct spawn_message *reply UNUSED,
+			    const struct error *error)
 {
 	if (error)
 		log_warning("a sandbox without a record could not be removed: %s", error->message);
@@ -138,7 +138,7 @@ static void reconcile_stray(struct core *core, const struct id *id)
 	struct spawn_message message = {.type = SPAWN_DESTROY, .sandbox = *id};
 	struct error error;
 	log_warning("sandbox %s has no record; it is removed", id->text);
-	if (spawner_request(core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_stray_destroyed,
+	if (spawner_request(core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS, stray_destroyed,
 			    NULL, &error) < 0)
 		log_warning("%s", error.message);
 }
@@ -163,7 +163,7 @@ static int reconcile_row(struct core *core, struct sandbox_row *row, struct erro
 	return 0;
 }
 
-int reconcile(struct core *core, struct error *error)
+int core_reconcile(struct core *core, struct error *error)
 {
 	struct list rows; /* struct loaded, newest last */
 	list_init(&rows);

@@ -56,7 +56,7 @@ struct spawner_client {
 	unsigned open_handles;
 };
 
-static void on_poll(uv_poll_t *poll, int status, int events);
+static void socket_polled(uv_poll_t *poll, int status, int events);
 
 static void pending_free(struct spawner_client *client, struct pending *pending)
 {
@@ -69,16 +69,16 @@ static void pending_free(struct spawner_client *client, struct pending *pending)
 	free(pending);
 }
 
-static void watch(struct spawner_client *client)
+static void socket_watch(struct spawner_client *client)
 {
 	if (client->lost || client->closing)
 		return;
 	int events = UV_READABLE | (list_empty(&client->queue) ? 0 : UV_WRITABLE);
-	uv_poll_start(&client->poll, events, on_poll);
+	uv_poll_start(&client->poll, events, socket_polled);
 }
 
-static void finish(struct spawner_client *client, struct pending *pending,
-		   const struct spawn_message *reply, const struct error *error)
+static void request_finish(struct spawner_client *client, struct pending *pending,
+			   const struct spawn_message *reply, const struct error *error)
 {
 	void (*done)(void *, const struct spawn_message *, const struct error *) = pending->done;
 	void *data = pending->data;
@@ -95,7 +95,7 @@ static void finish(struct spawner_client *client, struct pending *pending,
 
 /* Its caller gets TIMED_OUT; the entry stays for the reply, since the spawner still handles the
  * request. */
-static void time_out(struct pending *pending)
+static void request_time_out(struct pending *pending)
 {
 	void (*done)(void *, const struct spawn_message *, const struct error *) = pending->done;
 	struct error error;
@@ -107,29 +107,29 @@ static void time_out(struct pending *pending)
 	done(pending->data, NULL, &error);
 }
 
-static void fail_all(struct spawner_client *client, const char *why)
+static void requests_fail(struct spawner_client *client, const char *why)
 {
 	struct error error;
 	error_set(&error, ERROR_SPAWNER_GONE, "the spawner is gone: %s", why);
 	while (!list_empty(&client->pending))
-		finish(client, list_entry(client->pending.next, struct pending, link), NULL,
-		       &error);
+		request_finish(client, list_entry(client->pending.next, struct pending, link), NULL,
+			       &error);
 }
 
 /* The socket is unusable: every request fails, then `lost` is called. */
-static void give_up(struct spawner_client *client, const char *why)
+static void spawner_give_up(struct spawner_client *client, const char *why)
 {
 	if (client->lost || client->closing)
 		return;
 	client->lost = true;
 	uv_poll_stop(&client->poll);
 	uv_timer_stop(&client->timer);
-	fail_all(client, why);
+	requests_fail(client, why);
 	if (!client->closing && client->callbacks.lost)
 		client->callbacks.lost(client->data);
 }
 
-static void on_reply(struct spawner_client *client, const struct spawn_message *reply)
+static void reply_handle(struct spawner_client *client, const struct spawn_message *reply)
 {
 	list_each (&client->pending, node) {
 		struct pending *pending = list_entry(node, struct pending, link);
@@ -142,21 +142,21 @@ static void on_reply(struct spawner_client *client, const struct spawn_message *
 			error_set(&error, kind < ERROR_KIND_COUNT ? kind : ERROR_INTERNAL, "%s",
 				  reply->message);
 		FAULT(daemon_reply, type, BEFORE);
-		finish(client, pending, reply, reply->result == ERROR_NONE ? NULL : &error);
+		request_finish(client, pending, reply, reply->result == ERROR_NONE ? NULL : &error);
 		FAULT(daemon_reply, type, AFTER);
 		return;
 	}
 	log_warning("a reply of the spawner's that nobody asked for (request %u)", reply->request);
 }
 
-static void on_message(struct spawner_client *client, struct spawn_message *message)
+static void message_handle(struct spawner_client *client, struct spawn_message *message)
 {
 	const struct spawner_callbacks *callbacks = &client->callbacks;
 	message->message[sizeof(message->message) - 1] = '\0';
 	message->sandbox.text[ID_LENGTH] = '\0';
 	switch ((enum spawn_type)message->type) {
 	case SPAWN_REPLY:
-		on_reply(client, message);
+		reply_handle(client, message);
 		return;
 	case SPAWN_LISTED:
 		if (callbacks->listed)
@@ -193,10 +193,10 @@ static void on_message(struct spawner_client *client, struct spawn_message *mess
 	case SPAWN_OWN:
 		break;
 	}
-	give_up(client, "it sent a message of an unknown type");
+	spawner_give_up(client, "it sent a message of an unknown type");
 }
 
-static void on_readable(struct spawner_client *client)
+static void socket_read(struct spawner_client *client)
 {
 	for (int i = 0; i < RECEIVE_BATCH && !client->lost && !client->closing; i++) {
 		struct spawn_message message;
@@ -205,12 +205,13 @@ static void on_readable(struct spawner_client *client)
 			return;
 		if (got == sizeof(message)) {
 			FAULT(daemon_notice, message.type, BEFORE);
-			on_message(client, &message);
+			message_handle(client, &message);
 			FAULT(daemon_notice, message.type, AFTER);
 		} else if (got == 0)
-			give_up(client, "it closed its socket");
+			spawner_give_up(client, "it closed its socket");
 		else
-			give_up(client, got < 0 ? strerror((int)-got) : "a message is cut short");
+			spawner_give_up(client,
+					got < 0 ? strerror((int)-got) : "a message is cut short");
 	}
 }
 
@@ -231,14 +232,14 @@ static void flush_queue(struct spawner_client *client)
 		if (sent == -EAGAIN)
 			return;
 		if (sent < 0 && socket_broken((int)sent)) {
-			give_up(client, strerror((int)-sent));
+			spawner_give_up(client, strerror((int)-sent));
 			return;
 		}
 		if (sent < 0) {
 			struct error error;
 			error_set_errno(&error, error_kind_of_errno((int)-sent), (int)sent,
 					"sending to the spawner");
-			finish(client, pending, NULL, &error);
+			request_finish(client, pending, NULL, &error);
 			continue;
 		}
 		list_remove(&pending->queued);
@@ -250,34 +251,34 @@ static void flush_queue(struct spawner_client *client)
 	}
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void socket_polled(uv_poll_t *poll, int status, int events)
 {
 	struct spawner_client *client = container_of(poll, struct spawner_client, poll);
 	if (status < 0) {
-		give_up(client, uv_strerror(status));
+		spawner_give_up(client, uv_strerror(status));
 		return;
 	}
 	if (events & UV_READABLE)
-		on_readable(client);
+		socket_read(client);
 	if ((events & UV_WRITABLE) && !client->closing) {
 		flush_queue(client);
-		watch(client);
+		socket_watch(client);
 	}
 }
 
-static void on_timer(uv_timer_t *timer);
+static void timer_due(uv_timer_t *timer);
 
 /* Lets the timer fire at `until` unless it fires earlier anyway. */
-static void arm(struct spawner_client *client, int64_t until)
+static void timer_arm(struct spawner_client *client, int64_t until)
 {
 	if (client->timer_at != 0 && client->timer_at <= until)
 		return;
 	client->timer_at = until;
 	int64_t delay = MAX(until - clock_boot(), 0) / NSEC_PER_MSEC + 1;
-	uv_timer_start(&client->timer, on_timer, (uint64_t)delay, 0);
+	uv_timer_start(&client->timer, timer_due, (uint64_t)delay, 0);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void timer_due(uv_timer_t *timer)
 {
 	struct spawner_client *client = container_of(timer, struct spawner_client, timer);
 	int64_t now = clock_boot();
@@ -290,7 +291,7 @@ static void on_timer(uv_timer_t *timer)
 			struct pending *pending = list_entry(node, struct pending, link);
 			if (pending->until > now)
 				continue;
-			time_out(pending);
+			request_time_out(pending);
 			again = true;
 			break;
 		}
@@ -300,7 +301,7 @@ static void on_timer(uv_timer_t *timer)
 	list_each (&client->pending, node) {
 		int64_t until = list_entry(node, struct pending, link)->until;
 		if (until != INT64_MAX)
-			arm(client, until);
+			timer_arm(client, until);
 	}
 }
 
@@ -319,11 +320,11 @@ struct spawner_client *spawner_client_new(uv_loop_t *loop, int fd,
 	uv_timer_init(loop, &client->timer);
 	if (fd_set_nonblocking(fd) < 0 || uv_poll_init(loop, &client->poll, fd) < 0)
 		abort();
-	watch(client);
+	socket_watch(client);
 	return client;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void handle_closed(uv_handle_t *handle)
 {
 	struct spawner_client *client = handle->data;
 	if (--client->open_handles > 0)
@@ -336,10 +337,10 @@ void spawner_client_free(struct spawner_client *client)
 	if (!client || client->closing)
 		return;
 	client->closing = true;
-	fail_all(client, "the daemon is stopping");
+	requests_fail(client, "the daemon is stopping");
 	client->poll.data = client->timer.data = client;
-	uv_close((uv_handle_t *)&client->poll, on_closed);
-	uv_close((uv_handle_t *)&client->timer, on_closed);
+	uv_close((uv_handle_t *)&client->poll, handle_closed);
+	uv_close((uv_handle_t *)&client->timer, handle_closed);
 	fd_close(&client->fd);
 }
 
@@ -356,8 +357,8 @@ int64_t spawner_client_waiting(const struct spawner_client *client)
 }
 
 /* Keeps a copy of the message, and of the descriptors, until the socket has room. */
-static int keep(struct spawner_client *client, struct pending *pending,
-		const struct spawn_message *message, const int *fds, size_t fd_count)
+static int request_queue(struct spawner_client *client, struct pending *pending,
+			 const struct spawn_message *message, const int *fds, size_t fd_count)
 {
 	pending->message = malloc(sizeof(*message));
 	if (!pending->message)
@@ -370,7 +371,7 @@ static int keep(struct spawner_client *client, struct pending *pending,
 		pending->fd_count++;
 	}
 	list_append(&client->queue, &pending->queued);
-	watch(client);
+	socket_watch(client);
 	return 0;
 }
 
@@ -404,7 +405,7 @@ int spawner_request(struct spawner_client *client, struct spawn_message *message
 	if (list_empty(&client->queue))
 		sent = fd_send(client->fd, message, sizeof(*message), fds, fd_count);
 	if (sent == -EAGAIN)
-		sent = keep(client, pending, message, fds, fd_count);
+		sent = request_queue(client, pending, message, fds, fd_count);
 	if (sent < 0) {
 		pending_free(client, pending);
 		/* The poll reports a broken socket by itself, outside of this call. */
@@ -414,6 +415,6 @@ int spawner_request(struct spawner_client *client, struct spawn_message *message
 				       (int)sent, "sending to the spawner");
 	}
 	FAULT(daemon_request, message->type, AFTER);
-	arm(client, pending->until);
+	timer_arm(client, pending->until);
 	return 0;
 }

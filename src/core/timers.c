@@ -15,7 +15,7 @@
 #define PRUNE_AGAIN (100 * NSEC_PER_MSEC) /* while there are more: other work in between */
 #define NEVER INT64_MAX
 
-static void on_timer(uv_timer_t *timer);
+static void core_timer_due(uv_timer_t *timer);
 
 void timers_wake_at(struct core *core, int64_t at)
 {
@@ -26,7 +26,7 @@ void timers_wake_at(struct core *core, int64_t at)
 	int64_t delay = MAX(at - clock_boot(), 0);
 	/* Rounded up: too early would find nothing due. */
 	delay = (delay + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
-	uv_timer_start(&private->timer, on_timer, (uint64_t)delay, 0);
+	uv_timer_start(&private->timer, core_timer_due, (uint64_t)delay, 0);
 }
 
 void timers_start(struct core *core)
@@ -158,7 +158,7 @@ static int64_t core_prune(struct core *core)
 	return clock_boot() + (more ? PRUNE_AGAIN : PRUNE_INTERVAL);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void core_timer_due(uv_timer_t *timer)
 {
 	struct core *core = timer->data;
 	struct core_private *private = core->private;

@@ -34,7 +34,7 @@ void call_watch_token(struct call *call, int64_t until_wall)
 	token_watch(call->core, &call->watcher);
 }
 
-static int by_token(struct call *call, const char *header, struct error *error)
+static int call_authenticate_token(struct call *call, const char *header, struct error *error)
 {
 	if (strncasecmp(header, "bearer ", 7) != 0)
 		return error_set(error, ERROR_UNAUTHENTICATED,
@@ -66,7 +66,7 @@ static const char *bearer_of_socket(struct call *call, const char *offered,
 	return header;
 }
 
-int authenticate(struct call *call, struct error *error)
+int call_authenticate(struct call *call, struct error *error)
 {
 	const struct http_peer *peer = &http_request(call->exchange)->peer;
 	const char *header = http_header(call->exchange, "authorization");
@@ -81,7 +81,7 @@ int authenticate(struct call *call, struct error *error)
 	if (!header && offered)
 		header = bearer_of_socket(call, offered, room);
 	if (header) {
-		if (by_token(call, header, error) < 0)
+		if (call_authenticate_token(call, header, error) < 0)
 			return -1;
 	} else if (trusted) {
 		call->principal =
@@ -108,7 +108,7 @@ int authenticate(struct call *call, struct error *error)
 void call_find_share(struct call *call)
 {
 	struct error ignored; /* reported later */
-	if (authenticate(call, &ignored) < 0) {
+	if (call_authenticate(call, &ignored) < 0) {
 		call->share = work_share_hold(http_share(call->exchange));
 		return;
 	}

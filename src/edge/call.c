@@ -14,7 +14,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 
-static void gone(struct http_exchange *exchange)
+static void call_gone(struct http_exchange *exchange)
 {
 	struct call *call = http_data(exchange);
 	call->exchange = NULL;
@@ -25,21 +25,21 @@ static void gone(struct http_exchange *exchange)
 	call_release(call);
 }
 
-static void data(struct http_exchange *exchange, const char *bytes, size_t size)
+static void call_data_came(struct http_exchange *exchange, const char *bytes, size_t size)
 {
 	struct call *call = http_data(exchange);
 	if (call->stream.on_data)
 		call->stream.on_data(call, bytes, size);
 }
 
-static void end(struct http_exchange *exchange)
+static void call_data_ended(struct http_exchange *exchange)
 {
 	struct call *call = http_data(exchange);
 	if (call->stream.on_end)
 		call->stream.on_end(call);
 }
 
-static void drain(struct http_exchange *exchange)
+static void call_drained(struct http_exchange *exchange)
 {
 	struct call *call = http_data(exchange);
 	if (call->stream.on_drain)
@@ -47,10 +47,10 @@ static void drain(struct http_exchange *exchange)
 }
 
 static const struct http_callbacks callbacks = {
-    .on_data = data,
-    .on_end = end,
-    .on_drain = drain,
-    .on_gone = gone,
+    .on_data = call_data_came,
+    .on_end = call_data_ended,
+    .on_drain = call_drained,
+    .on_gone = call_gone,
 };
 
 struct call *call_new(struct edge *edge, struct http_exchange *exchange)
@@ -114,7 +114,7 @@ struct turn {
 	void (*go)(struct call *call);
 };
 
-static void on_turn(struct work *work)
+static void call_turn_come(struct work *work)
 {
 	struct turn *turn = container_of(work, struct turn, work);
 	struct call *call = turn->call;
@@ -130,11 +130,11 @@ void call_next_turn(struct call *call, void (*go)(struct call *call))
 	struct turn *turn = calloc(1, sizeof(*turn));
 	if (!turn)
 		abort();
-	*turn = (struct turn){.work.run = on_turn, .call = call_hold(call), .go = go};
+	*turn = (struct turn){.work.run = call_turn_come, .call = call_hold(call), .go = go};
 	work_wait(&turn->work, call->share);
 }
 
-static void ready(void *context, const struct error *error)
+static void call_sandbox_ready(void *context, const struct error *error)
 {
 	struct call *call = context;
 	if (call->exchange && error) {
@@ -160,7 +160,8 @@ void call_ready(struct call *call, void (*act)(struct call *call, struct sandbox
 	struct sandbox_readying *readying;
 	call->act = act;
 	call_hold(call);
-	if (sandbox_ready_for(sandbox, &call->principal, ready, call, &readying, &error) < 0) {
+	if (sandbox_ready_for(sandbox, &call->principal, call_sandbox_ready, call, &readying,
+			      &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

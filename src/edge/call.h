@@ -96,7 +96,7 @@ void call_server_url(const struct call *call, char url[SERVER_URL_MAX]);
 
 /* --- authentication.c --- */
 /* Does nothing if it was done before. */
-NODISCARD int authenticate(struct call *call, struct error *error);
+NODISCARD int call_authenticate(struct call *call, struct error *error);
 /* From then on the time of the call, and of its connection, is charged to its token, or to its
  * local user. */
 void call_find_share(struct call *call);

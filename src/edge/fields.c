@@ -132,8 +132,8 @@ static int take_milli(const struct field *field, double number, uint32_t *to, st
 	return 0;
 }
 
-static int take(const struct field *field, json_t *value, const struct config *config, void *to,
-		struct error *error)
+static int field_take(const struct field *field, json_t *value, const struct config *config,
+		      void *to, struct error *error)
 {
 	double number = json_number_value(value);
 	bool is_number = json_is_number(value) && isfinite(number) && number >= 0;
@@ -457,7 +457,7 @@ int field_parse(json_t *object, const struct field *field, enum field_form form,
 		return 0;
 	}
 	if (given)
-		return take(field, value, config, to, error);
+		return field_take(field, value, config, to, error);
 	if (field->flags & FIELD_REQUIRED)
 		return error_set(error, ERROR_INVALID, "field `%s` is missing", field->name);
 	fall_back(field, to);

@@ -9,8 +9,8 @@
 #include "base/log.h"
 
 /* Bodies with equal content are equal, in any notation. */
-static int canonical(const struct call *call, const char *path, struct buffer *what,
-		     struct error *error)
+static int body_append_canonical(const struct call *call, const char *path, struct buffer *what,
+				 struct error *error)
 {
 	char *text = json_dumps(call->body, JSON_COMPACT | JSON_SORT_KEYS);
 	int result = -1;
@@ -50,7 +50,7 @@ int idempotent_begin(struct call *call, const char *operation, const char *path,
 		return 0;
 	/* Escapes may make it longer than the received body. */
 	DONE_BUFFER struct buffer what = BUFFER(8 * HTTP_JSON_BODY_MAX);
-	if (canonical(call, path, &what, error) < 0)
+	if (body_append_canonical(call, path, &what, error) < 0)
 		return -1;
 	char space[IDEMPOTENCY_SPACE_MAX + 1];
 	key_space(call, space);

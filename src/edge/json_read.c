@@ -25,7 +25,7 @@ struct reader {
 	char *plain; /* for a text with escapes; as long as the whole input, made on demand */
 };
 
-static void *fail(struct reader *reader, const char *text)
+static void *json_fail(struct reader *reader, const char *text)
 {
 	struct json_wrong *wrong = reader->wrong;
 	if (wrong->text)
@@ -42,13 +42,13 @@ static void *fail(struct reader *reader, const char *text)
 /* The input may be valid JSON, but our texts cannot hold it. */
 static void *fail_text(struct reader *reader, const char *text)
 {
-	fail(reader, text);
+	json_fail(reader, text);
 	reader->wrong->no_text = true;
 	return NULL;
 }
 
 /* jansson only fails here if memory runs out. */
-static json_t *made(json_t *json)
+static json_t *json_must(json_t *json)
 {
 	if (!json)
 		abort();
@@ -63,7 +63,7 @@ static void skip_space(struct reader *reader)
 }
 
 /* The next byte that is no space; '\0' at the end, and for a NUL, which is never allowed. */
-static char peek(struct reader *reader)
+static char json_peek(struct reader *reader)
 {
 	skip_space(reader);
 	return reader->at < reader->end ? *reader->at : '\0';
@@ -101,7 +101,7 @@ static unsigned read_code(struct reader *reader)
 	static const char half[] = "half of a surrogate pair in a string";
 	int code = read_hex(reader);
 	if (code < 0)
-		fail(reader, "invalid Unicode escape");
+		json_fail(reader, "invalid Unicode escape");
 	if (code == 0)
 		fail_text(reader, "a NUL (\\u0000) in a string");
 	if (code >= 0xdc00 && code <= 0xdfff)
@@ -155,7 +155,7 @@ static char *put_escaped(struct reader *reader, char *to)
 		return to + 1;
 	}
 	if (c != 'u')
-		return fail(reader, "invalid escape");
+		return json_fail(reader, "invalid escape");
 	reader->at++;
 	unsigned code = read_code(reader);
 	return code ? put_code(to, code) : NULL;
@@ -208,9 +208,9 @@ static bool read_text(struct reader *reader, struct span *ret)
 	if (reader->at < reader->end && *reader->at == '\\' && !read_escapes(reader, from, ret))
 		return false;
 	if (reader->at == reader->end)
-		return fail(reader, "a string does not end");
+		return json_fail(reader, "a string does not end");
 	if (*reader->at != '"')
-		return fail(reader, "a control character in a string");
+		return json_fail(reader, "a control character in a string");
 	if (!text_is_utf8(ret->data, ret->size))
 		return fail_text(reader, "a string is not UTF-8");
 	reader->at++;
@@ -219,7 +219,7 @@ static bool read_text(struct reader *reader, struct span *ret)
 
 /* --- numbers --- */
 
-static size_t digits(const char *at, const char *end)
+static size_t digits_count(const char *at, const char *end)
 {
 	const char *from = at;
 	while (at < end && *at >= '0' && *at <= '9')
@@ -231,13 +231,13 @@ static size_t digits(const char *at, const char *end)
 static size_t number_size(const char *from, const char *end, bool *ret_real)
 {
 	const char *at = from + (from < end && *from == '-');
-	size_t count = digits(at, end);
+	size_t count = digits_count(at, end);
 	if (count == 0 || (*at == '0' && count > 1))
 		return 0;
 	at += count;
 	*ret_real = false;
 	if (at < end && *at == '.') {
-		count = digits(++at, end);
+		count = digits_count(++at, end);
 		*ret_real = true;
 		if (count == 0)
 			return 0;
@@ -246,7 +246,7 @@ static size_t number_size(const char *from, const char *end, bool *ret_real)
 	if (at < end && (*at == 'e' || *at == 'E')) {
 		at++;
 		at += at < end && (*at == '+' || *at == '-');
-		count = digits(at, end);
+		count = digits_count(at, end);
 		*ret_real = true;
 		if (count == 0)
 			return 0;
@@ -261,45 +261,46 @@ static json_t *read_number(struct reader *reader)
 	bool real;
 	size_t size = number_size(reader->at, reader->end, &real);
 	if (size == 0)
-		return fail(reader, "not a JSON value");
+		return json_fail(reader, "not a JSON value");
 	if (size > NUMBER_MAX)
-		return fail(reader, "a number is too long");
+		return json_fail(reader, "a number is too long");
 	memcpy(text, reader->at, size);
 	text[size] = '\0';
 	errno = 0;
 	if (real) {
 		double value = strtod(text, NULL);
 		if (!isfinite(value))
-			return fail(reader, "a number is too large");
+			return json_fail(reader, "a number is too large");
 		reader->at += size;
-		return made(json_real(value));
+		return json_must(json_real(value));
 	}
 	long long value = strtoll(text, NULL, 10);
 	if (errno == ERANGE)
-		return fail(reader, "a number is too large");
+		return json_fail(reader, "a number is too large");
 	reader->at += size;
-	return made(json_integer(value));
+	return json_must(json_integer(value));
 }
 
 /* --- values --- */
 
 static json_t *read_value(struct reader *reader);
 
-static bool deeper(struct reader *reader)
+static bool json_deepen(struct reader *reader)
 {
 	if (reader->depth == reader->bounds->depth)
-		return fail(reader, "it is nested too deeply");
+		return json_fail(reader, "it is nested too deeply");
 	reader->depth++;
 	reader->at++;
 	return true;
 }
 
 /* After a member or an element: is there another one? */
-static bool another(struct reader *reader, char close)
+static bool json_another_follows(struct reader *reader, char close)
 {
-	char c = peek(reader);
+	char c = json_peek(reader);
 	if (c != ',' && c != close)
-		return fail(reader, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
+		return json_fail(reader,
+				 close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
 	reader->at++;
 	if (c == close)
 		reader->depth--;
@@ -309,8 +310,8 @@ static bool another(struct reader *reader, char close)
 static bool read_member(struct reader *reader, json_t *object)
 {
 	struct span name;
-	if (peek(reader) != '"')
-		return fail(reader, "expected a member's name");
+	if (json_peek(reader) != '"')
+		return json_fail(reader, "expected a member's name");
 	if (!read_text(reader, &name))
 		return false;
 	const char *behind = reader->at;
@@ -319,8 +320,8 @@ static bool read_member(struct reader *reader, json_t *object)
 	if (name.data == reader->plain && !kept)
 		abort();
 	json_t *value = NULL;
-	if (peek(reader) != ':') {
-		fail(reader, "expected ':'");
+	if (json_peek(reader) != ':') {
+		json_fail(reader, "expected ':'");
 	} else {
 		reader->at++;
 		value = read_value(reader);
@@ -333,7 +334,7 @@ static bool read_member(struct reader *reader, json_t *object)
 	/* It replaced another member: this check is cheaper than a look-up before each. */
 	if (value && json_object_size(object) == before) {
 		reader->at = behind;
-		return fail(reader, "a duplicate name");
+		return json_fail(reader, "a duplicate name");
 	}
 	return value != NULL;
 }
@@ -350,12 +351,12 @@ static bool read_element(struct reader *reader, json_t *array)
 static json_t *read_all(struct reader *reader, json_t *empty, char close,
 			bool (*read_one)(struct reader *reader, json_t *into))
 {
-	json_t *all = made(empty);
-	bool more = deeper(reader) && peek(reader) != close;
+	json_t *all = json_must(empty);
+	bool more = json_deepen(reader) && json_peek(reader) != close;
 	if (!more && !reader->wrong->text)
 		reader->depth--, reader->at++;
 	while (more)
-		more = read_one(reader, all) && another(reader, close);
+		more = read_one(reader, all) && json_another_follows(reader, close);
 	if (!reader->wrong->text)
 		return all;
 	json_decref(all);
@@ -375,25 +376,26 @@ static json_t *read_word(struct reader *reader)
 		reader->at += words[i].size;
 		return i == 2 ? json_null() : json_boolean(i == 0);
 	}
-	return fail(reader, "not a JSON value");
+	return json_fail(reader, "not a JSON value");
 }
 
 static json_t *read_value(struct reader *reader)
 {
 	struct span text;
-	char c = peek(reader);
+	char c = json_peek(reader);
 	if (reader->at == reader->end)
-		return fail(reader, "it ends too early");
+		return json_fail(reader, "it ends too early");
 	if (++reader->values > reader->bounds->values)
-		return fail(reader, "it has too many values");
+		return json_fail(reader, "it has too many values");
 	switch (c) {
 	case '{':
 		return read_all(reader, json_object(), '}', read_member);
 	case '[':
 		return read_all(reader, json_array(), ']', read_element);
 	case '"':
-		return read_text(reader, &text) ? made(json_stringn_nocheck(text.data, text.size))
-						: NULL;
+		return read_text(reader, &text)
+			   ? json_must(json_stringn_nocheck(text.data, text.size))
+			   : NULL;
 	case 't':
 	case 'f':
 	case 'n':
@@ -412,7 +414,7 @@ json_t *json_read(const char *data, size_t size, const struct json_bounds *bound
 	json_t *json = read_value(&reader);
 	skip_space(&reader);
 	if (json && reader.at < reader.end)
-		fail(&reader, "there is more behind it");
+		json_fail(&reader, "there is more behind it");
 	free(reader.plain);
 	if (wrong->text) {
 		json_decref(json);

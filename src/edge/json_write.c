@@ -20,7 +20,7 @@ struct json_writer json_writer_on(struct buffer *buffer)
 }
 
 /* Room for that many bytes at the end of the buffer, or NULL: the writer is full. */
-static inline char *room(struct json_writer *writer, size_t size)
+static inline char *json_writer_room(struct json_writer *writer, size_t size)
 {
 	struct buffer *buffer = writer->buffer;
 	if (buffer->room - buffer->size > size)
@@ -35,20 +35,20 @@ static inline char *room(struct json_writer *writer, size_t size)
 }
 
 /* The buffer has grown up to there. */
-static inline void written(struct json_writer *writer, char *end)
+static inline void json_writer_advance(struct json_writer *writer, char *end)
 {
 	*end = '\0';
 	writer->buffer->size = (size_t)(end - writer->buffer->data);
 }
 
-static inline void raw(struct json_writer *writer, const char *data, size_t size)
+static inline void json_writer_raw(struct json_writer *writer, const char *data, size_t size)
 {
-	char *to = room(writer, size);
+	char *to = json_writer_room(writer, size);
 	if (!to)
 		return;
 	if (size > 0)
 		memcpy(to, data, size);
-	written(writer, to + size);
+	json_writer_advance(writer, to + size);
 }
 
 /* ASCII characters that need no escape. */
@@ -65,20 +65,20 @@ static size_t plain_run(const char *text, size_t size)
 
 static void quoted_plain(struct json_writer *writer, const char *text, size_t size)
 {
-	char *to = room(writer, size + 2);
+	char *to = json_writer_room(writer, size + 2);
 	if (!to)
 		return;
 	*to++ = '"';
 	if (size > 0) /* the text may be NULL */
 		memcpy(to, text, size);
 	to[size] = '"';
-	written(writer, to + size + 1);
+	json_writer_advance(writer, to + size + 1);
 }
 
 #define ESCAPE_MAX 6 /* "\\u0001" */
 
 /* Escapes one character, at `to`: returns how much of the text it took. */
-static size_t escape(const char *text, size_t size, char **to)
+static size_t character_escape(const char *text, size_t size, char **to)
 {
 	static const char hex[] = "0123456789abcdef";
 	unsigned char c = (unsigned char)*text;
@@ -106,33 +106,33 @@ static size_t escape(const char *text, size_t size, char **to)
 
 /* Plain ASCII is copied in runs; other characters are checked one by one, and appended some hundred
  * bytes at once: output of a command may be megabytes of them. */
-static void quoted(struct json_writer *writer, const char *text, size_t size)
+static void json_writer_quoted(struct json_writer *writer, const char *text, size_t size)
 {
 	size_t run = plain_run(text, size);
 	if (run == size) {
 		quoted_plain(writer, text, size);
 		return;
 	}
-	raw(writer, "\"", 1);
+	json_writer_raw(writer, "\"", 1);
 	for (size_t at = 0; at < size && !writer->full; run = plain_run(text + at, size - at)) {
 		char escaped[1024], *to = escaped;
-		raw(writer, text + at, run);
+		json_writer_raw(writer, text + at, run);
 		at += run;
 		while (at < size && to <= escaped + sizeof(escaped) - ESCAPE_MAX) {
 			if (plain[(unsigned char)text[at]])
 				*to++ = text[at++];
 			else
-				at += escape(text + at, size - at, &to);
+				at += character_escape(text + at, size - at, &to);
 		}
-		raw(writer, escaped, (size_t)(to - escaped));
+		json_writer_raw(writer, escaped, (size_t)(to - escaped));
 	}
-	raw(writer, "\"", 1);
+	json_writer_raw(writer, "\"", 1);
 }
 
-static void before(struct json_writer *writer, const char *key)
+static void json_writer_before(struct json_writer *writer, const char *key)
 {
 	size_t size = key ? strlen(key) : 0;
-	char *to = room(writer, size + 4);
+	char *to = json_writer_room(writer, size + 4);
 	if (!to)
 		return;
 	if (writer->comma)
@@ -144,12 +144,12 @@ static void before(struct json_writer *writer, const char *key)
 		*to++ = '"';
 		*to++ = ':';
 	}
-	written(writer, to);
+	json_writer_advance(writer, to);
 	writer->comma = true;
 }
 
 /* Writes the digits of a number before `end`; returns where they begin. */
-static char *digits(char *end, uint64_t value)
+static char *digits_write(char *end, uint64_t value)
 {
 	do
 		*--end = (char)('0' + value % 10);
@@ -160,22 +160,22 @@ static char *digits(char *end, uint64_t value)
 void put_key(struct json_writer *writer, const char *key)
 {
 	if (writer->comma)
-		raw(writer, ",", 1);
-	quoted(writer, key, strlen(key));
-	raw(writer, ":", 1);
+		json_writer_raw(writer, ",", 1);
+	json_writer_quoted(writer, key, strlen(key));
+	json_writer_raw(writer, ":", 1);
 	writer->comma = false;
 }
 
 static void open_with(struct json_writer *writer, const char *key, const char *bracket)
 {
-	before(writer, key);
-	raw(writer, bracket, 1);
+	json_writer_before(writer, key);
+	json_writer_raw(writer, bracket, 1);
 	writer->comma = false;
 }
 
 static void close_with(struct json_writer *writer, const char *bracket)
 {
-	raw(writer, bracket, 1);
+	json_writer_raw(writer, bracket, 1);
 	writer->comma = true;
 }
 
@@ -201,31 +201,31 @@ void put_array_end(struct json_writer *writer)
 
 void put_null(struct json_writer *writer, const char *key)
 {
-	before(writer, key);
-	raw(writer, "null", 4);
+	json_writer_before(writer, key);
+	json_writer_raw(writer, "null", 4);
 }
 
 void put_bool(struct json_writer *writer, const char *key, bool value)
 {
-	before(writer, key);
-	raw(writer, value ? "true" : "false", value ? 4 : 5);
+	json_writer_before(writer, key);
+	json_writer_raw(writer, value ? "true" : "false", value ? 4 : 5);
 }
 
 void put_uint(struct json_writer *writer, const char *key, uint64_t value)
 {
-	char text[20], *end = text + sizeof(text), *begin = digits(end, value);
-	before(writer, key);
-	raw(writer, begin, (size_t)(end - begin));
+	char text[20], *end = text + sizeof(text), *begin = digits_write(end, value);
+	json_writer_before(writer, key);
+	json_writer_raw(writer, begin, (size_t)(end - begin));
 }
 
 void put_int(struct json_writer *writer, const char *key, int64_t value)
 {
 	char text[21], *end = text + sizeof(text);
-	char *begin = digits(end, value < 0 ? -(uint64_t)value : (uint64_t)value);
+	char *begin = digits_write(end, value < 0 ? -(uint64_t)value : (uint64_t)value);
 	if (value < 0)
 		*--begin = '-';
-	before(writer, key);
-	raw(writer, begin, (size_t)(end - begin));
+	json_writer_before(writer, key);
+	json_writer_raw(writer, begin, (size_t)(end - begin));
 }
 
 /* Thousandths that a double holds exactly. */
@@ -238,11 +238,11 @@ static void put_thousandths(struct json_writer *writer, const char *key, uint64_
 	uint64_t rest = value % 1000 + 1000; /* keeps the leading zeros */
 	while (rest % 10 == 0 && rest > 10)
 		rest /= 10;
-	char *begin = digits(end, rest);
+	char *begin = digits_write(end, rest);
 	*begin = '.';
-	begin = digits(begin, value / 1000);
-	before(writer, key);
-	raw(writer, begin, (size_t)(end - begin));
+	begin = digits_write(begin, value / 1000);
+	json_writer_before(writer, key);
+	json_writer_raw(writer, begin, (size_t)(end - begin));
 }
 
 void put_number(struct json_writer *writer, const char *key, double value)
@@ -260,14 +260,14 @@ void put_number(struct json_writer *writer, const char *key, double value)
 	int size = snprintf(text, sizeof(text), "%.3f", value);
 	while (size > 2 && text[size - 1] == '0' && text[size - 2] != '.')
 		size--;
-	before(writer, key);
-	raw(writer, text, (size_t)size);
+	json_writer_before(writer, key);
+	json_writer_raw(writer, text, (size_t)size);
 }
 
 void put_text_size(struct json_writer *writer, const char *key, const char *text, size_t size)
 {
-	before(writer, key);
-	quoted(writer, text, size);
+	json_writer_before(writer, key);
+	json_writer_quoted(writer, text, size);
 }
 
 void put_text(struct json_writer *writer, const char *key, const char *text)
@@ -280,21 +280,21 @@ void put_text(struct json_writer *writer, const char *key, const char *text)
 
 void put_json(struct json_writer *writer, const char *key, const char *json, size_t size)
 {
-	before(writer, key);
-	raw(writer, json, size);
+	json_writer_before(writer, key);
+	json_writer_raw(writer, json, size);
 }
 
 void put_base64(struct json_writer *writer, const char *key, const void *data, size_t size)
 {
-	before(writer, key);
-	raw(writer, "\"", 1);
+	json_writer_before(writer, key);
+	json_writer_raw(writer, "\"", 1);
 	if (buffer_reserve(writer->buffer, BASE64_SIZE(size)) < 0) {
 		writer->full = true;
 	} else {
 		base64_encode(data, size, writer->buffer->data + writer->buffer->size);
 		buffer_grow(writer->buffer, BASE64_SIZE(size));
 	}
-	raw(writer, "\"", 1);
+	json_writer_raw(writer, "\"", 1);
 }
 
 void put_bytes(struct json_writer *writer, const char *key, const void *data, size_t size)

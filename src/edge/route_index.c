@@ -27,7 +27,7 @@ static struct {
 	uint32_t mask;
 } tree;
 
-static uint32_t hash(uint32_t parent, const char *segment, size_t size)
+static uint32_t segment_hash(uint32_t parent, const char *segment, size_t size)
 {
 	uint32_t value = 2166136261u ^ parent;
 	for (size_t i = 0; i < size; i++)
@@ -36,9 +36,9 @@ static uint32_t hash(uint32_t parent, const char *segment, size_t size)
 }
 
 /* The slot of an edge, or the free one where it belongs. */
-static uint32_t *slot_of(uint32_t parent, const char *segment, size_t size)
+static uint32_t *edge_slot(uint32_t parent, const char *segment, size_t size)
 {
-	for (uint32_t at = hash(parent, segment, size);; at++) {
+	for (uint32_t at = segment_hash(parent, segment, size);; at++) {
 		uint32_t *slot = &tree.slots[at & tree.mask];
 		const struct node *node = &tree.nodes[*slot];
 		if (*slot == 0 || (node->parent == parent && node->size == size &&
@@ -50,7 +50,7 @@ static uint32_t *slot_of(uint32_t parent, const char *segment, size_t size)
 static uint32_t add_node(uint32_t parent, const char *segment, size_t size)
 {
 	uint32_t *place =
-	    segment[0] == '{' ? &tree.nodes[parent].any : slot_of(parent, segment, size);
+	    segment[0] == '{' ? &tree.nodes[parent].any : edge_slot(parent, segment, size);
 	if (*place)
 		return *place;
 	*place = tree.node_count;
@@ -102,7 +102,8 @@ struct search {
 	char *allow;
 };
 
-static const struct route *by_method(const struct node *node, const struct search *search)
+static const struct route *node_route_by_method(const struct node *node,
+						const struct search *search)
 {
 	for (size_t i = 0; i < node->route_count; i++) {
 		const struct route *route = node->routes[i];
@@ -122,20 +123,21 @@ static const struct route *by_method(const struct node *node, const struct searc
 
 /* `path` begins with the '/' after the node's own segment. The recursion is bounded by the longest
  * pattern. */
-static const struct route *find(uint32_t at, const char *path, size_t parameter,
-				const struct search *search)
+static const struct route *node_find_route(uint32_t at, const char *path, size_t parameter,
+					   const struct search *search)
 {
 	const struct node *node = &tree.nodes[at];
 	if (*path != '/')
-		return by_method(node, search);
+		return node_route_by_method(node, search);
 	size_t size = strcspn(++path, "/");
-	uint32_t child = *slot_of(at, path, size);
-	const struct route *route = child ? find(child, path + size, parameter, search) : NULL;
+	uint32_t child = *edge_slot(at, path, size);
+	const struct route *route =
+	    child ? node_find_route(child, path + size, parameter, search) : NULL;
 	if (route || !node->any || size == 0 || size >= CALL_PARAMETER_MAX)
 		return route;
 	memcpy(search->parameters[parameter], path, size);
 	search->parameters[parameter][size] = '\0';
-	return find(node->any, path + size, parameter + 1, search);
+	return node_find_route(node->any, path + size, parameter + 1, search);
 }
 
 const struct route *route_index_find(const char *method, const char *path,
@@ -146,5 +148,5 @@ const struct route *route_index_find(const char *method, const char *path,
 				.head = strcmp(method, "HEAD") == 0,
 				.parameters = parameters,
 				.allow = allow};
-	return find(0, path, 0, &search);
+	return node_find_route(0, path, 0, &search);
 }

@@ -226,7 +226,7 @@ static int call_admit(struct call *call, const struct http_request *request, str
 	bool open = route->flags & ROUTE_OPEN ||
 		    (route->flags & ROUTE_METRICS && call->core->config.metrics_open);
 	if (!open &&
-	    (authenticate(call, error) < 0 ||
+	    (call_authenticate(call, error) < 0 ||
 	     token_admit(&call->principal, route->scope, route->flags & ROUTE_UNBOUND, error) < 0))
 		return -1;
 	if (check_query_names(route, request->query, error) < 0)
@@ -256,7 +256,7 @@ static void call_refuse(struct call *call, const struct error *error)
 static void call_refuse_unrouted(struct call *call, const struct http_request *request)
 {
 	struct error error;
-	if (authenticate(call, &error) < 0) {
+	if (call_authenticate(call, &error) < 0) {
 		call_refuse(call, &error);
 		return;
 	}

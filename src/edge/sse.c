@@ -20,7 +20,7 @@ static void sse_put(struct sse *sse, const void *data, size_t size)
 	sse->blocked = !http_stream_write(sse->call->exchange, data, size);
 }
 
-static void on_sse_keep_alive(uv_timer_t *timer)
+static void sse_keep_alive_due(uv_timer_t *timer)
 {
 	static const char comment[] = ": keep-alive\n\n";
 	struct sse *sse = container_of(timer, struct sse, timer);
@@ -39,7 +39,7 @@ struct sse *sse_begin(struct call *call)
 	statistics.streams++;
 	http_stream_begin(call->exchange, 200, "text/event-stream", -1, &header, 1);
 	uv_timer_init(call->core->loop, &sse->timer);
-	uv_timer_start(&sse->timer, on_sse_keep_alive, KEEP_ALIVE_MS, KEEP_ALIVE_MS);
+	uv_timer_start(&sse->timer, sse_keep_alive_due, KEEP_ALIVE_MS, KEEP_ALIVE_MS);
 	return sse;
 }
 
@@ -73,7 +73,7 @@ void sse_drained(struct sse *sse)
 	sse->blocked = false;
 }
 
-static void on_sse_timer_closed(uv_handle_t *handle)
+static void sse_timer_closed(uv_handle_t *handle)
 {
 	free(container_of((uv_timer_t *)handle, struct sse, timer));
 }
@@ -83,7 +83,7 @@ void sse_drop(struct sse *sse)
 	if (!sse)
 		return;
 	statistics.streams--;
-	uv_close((uv_handle_t *)&sse->timer, on_sse_timer_closed);
+	uv_close((uv_handle_t *)&sse->timer, sse_timer_closed);
 }
 
 void sse_end(struct sse *sse)

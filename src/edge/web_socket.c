@@ -70,7 +70,7 @@ static bool web_socket_put(struct web_socket *socket, enum websocket_opcode opco
 	return room;
 }
 
-static void on_web_socket_timer_closed(uv_handle_t *handle)
+static void web_socket_timer_closed(uv_handle_t *handle)
 {
 	struct web_socket *socket = container_of((uv_timer_t *)handle, struct web_socket, timer);
 	call_release(socket->call);
@@ -82,7 +82,7 @@ static void web_socket_end(struct web_socket *socket)
 	struct call *call = socket->call;
 	socket->over = true;
 	websocket_parser_done(&socket->parser);
-	uv_close((uv_handle_t *)&socket->timer, on_web_socket_timer_closed);
+	uv_close((uv_handle_t *)&socket->timer, web_socket_timer_closed);
 	if (call->exchange) {
 		http_stream_end(call->exchange);
 		call_answered(call);
@@ -146,7 +146,7 @@ static void web_socket_take_event(struct web_socket *socket, const struct websoc
 	}
 }
 
-static void on_web_socket_data(struct call *call, const char *data, size_t size)
+static void web_socket_data_came(struct call *call, const char *data, size_t size)
 {
 	struct web_socket *socket = call->state;
 	struct websocket_event event;
@@ -168,7 +168,7 @@ static void on_web_socket_data(struct call *call, const char *data, size_t size)
 	call_release(call);
 }
 
-static void on_web_socket_drain(struct call *call)
+static void web_socket_drained(struct call *call)
 {
 	struct web_socket *socket = call->state;
 	if (socket->over)
@@ -183,7 +183,7 @@ static void on_web_socket_drain(struct call *call)
 }
 
 /* The client is gone, or has closed its half without a close frame. */
-static void on_web_socket_gone(struct call *call)
+static void web_socket_gone(struct call *call)
 {
 	struct web_socket *socket = call->state;
 	if (socket->over)
@@ -192,7 +192,7 @@ static void on_web_socket_gone(struct call *call)
 	socket->handlers->closed(socket, NULL);
 }
 
-static void on_web_socket_timer(uv_timer_t *timer)
+static void web_socket_timer_due(uv_timer_t *timer)
 {
 	struct web_socket *socket = container_of(timer, struct web_socket, timer);
 	if (socket->silent++ < SILENT_MAX) {
@@ -227,12 +227,12 @@ void web_socket_begin(struct web_socket *socket, struct call *call,
 	socket->handlers = handlers;
 	socket->begun = true;
 	websocket_parser_init(&socket->parser, WEB_SOCKET_MESSAGE_MAX);
-	call->stream.on_data = on_web_socket_data;
-	call->stream.on_end = on_web_socket_gone;
-	call->stream.on_drain = on_web_socket_drain;
-	call->on_gone = on_web_socket_gone;
+	call->stream.on_data = web_socket_data_came;
+	call->stream.on_end = web_socket_gone;
+	call->stream.on_drain = web_socket_drained;
+	call->on_gone = web_socket_gone;
 	uv_timer_init(call->core->loop, &socket->timer);
-	uv_timer_start(&socket->timer, on_web_socket_timer, PING_MS, PING_MS);
+	uv_timer_start(&socket->timer, web_socket_timer_due, PING_MS, PING_MS);
 	http_upgrade(call->exchange, "websocket", all, count);
 }
 

@@ -12,7 +12,7 @@
  *   origin.c      which web page a browser asks for
  *   body.c        a request's body, to its handler
  *   answer.c      answers, from the handler to the queue
- *   unread.c      answers that nobody reads
+ *   unread_answers.c      answers that nobody reads
  *
  * The one rule about re-entrancy: callbacks of handlers are called only from
  * http_connection_run() and http_connection_lose(), which only the loop calls (poll, work, timer).
@@ -310,7 +310,7 @@ bool http_body_wanted(const struct http_exchange *exchange);
 /* Answers in place of a handler and closes. May be called from anywhere. */
 void http_refuse(struct http_connection *connection, int status, const char *reason);
 
-/* unread.c */
+/* unread_answers.c */
 /* Much was queued: where that is too much, the slowest reader's connection is closed. */
 void http_unread_check(struct http_connection *connection);
 

@@ -20,7 +20,7 @@
 #include "init/loop.h"
 #include "init/relay.h"
 #include "init/request.h"
-#include "init/scan.h"
+#include "init/proc_scan.h"
 
 #define OUTBOX_SIZE (1024 * 1024)
 #define OUTBOX_BUSY (512 * 1024)

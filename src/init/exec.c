@@ -18,7 +18,7 @@
 #include "init/killing.h"
 #include "init/runners.h"
 #include "init/loop.h"
-#include "init/scan.h"
+#include "init/proc_scan.h"
 #include "init/terminal.h"
 
 /* The most left-over processes in one answer. */

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "init/request.h"
-#include "init/window.h"
+#include "init/input_window.h"
 #include "proto/init_messages.h"
 #include "proto/output_log.h"
 

@@ -10,7 +10,7 @@
 #include "init/launcher.h"
 #include "init/loop.h"
 #include "init/runners.h"
-#include "init/scan.h"
+#include "init/proc_scan.h"
 
 /* From this round on, processes are stopped before they are killed: killing one makes room for
  * another fork under the limit of processes, stopping does not. */

@@ -16,7 +16,7 @@
 #include "init/launcher.h"
 #include "init/loop.h"
 #include "init/process_limit.h"
-#include "init/scan.h"
+#include "init/proc_scan.h"
 #include "init/setup/setup.h"
 #include "init/signals.h"
 #include "init/terminal.h"

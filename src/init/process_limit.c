@@ -17,7 +17,7 @@
 #include "init/exec.h"
 #include "init/runners.h"
 #include "init/loop.h"
-#include "init/scan.h"
+#include "init/proc_scan.h"
 #include "init/setup/setup.h"
 
 /* A bomb is recognised by WINDOW_REFUSALS refusals in each of more than WINDOWS successive

@@ -20,7 +20,7 @@
 #include "init/runners.h"
 #include "init/loop.h"
 #include "init/file/operation.h"
-#include "init/window.h"
+#include "init/input_window.h"
 
 /* How long an operation may clean up after CANCEL. */
 #define CANCEL_GRACE_MS 1000

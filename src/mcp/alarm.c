@@ -12,7 +12,7 @@ struct alarm {
 	void *data;
 };
 
-static void due(uv_timer_t *timer)
+static void alarm_due(uv_timer_t *timer)
 {
 	struct alarm *alarm = container_of(timer, struct alarm, timer);
 	alarm->ring(alarm->data);
@@ -34,7 +34,7 @@ void alarm_set(struct alarm *alarm, uint64_t milliseconds)
 {
 	/* libuv calls a timer of 0 ms that a timer's callback has set in the same pass: one that
 	 * sets itself again would block the loop forever. */
-	uv_timer_start(&alarm->timer, due, MAX(milliseconds, 1u), 0); /* never fails either */
+	uv_timer_start(&alarm->timer, alarm_due, MAX(milliseconds, 1u), 0); /* never fails either */
 }
 
 bool alarm_is_set(const struct alarm *alarm)
@@ -51,7 +51,7 @@ struct alarm *alarm_after(uv_loop_t *loop, uint64_t milliseconds, void (*ring)(v
 	return alarm;
 }
 
-static void closed(uv_handle_t *handle)
+static void alarm_timer_closed(uv_handle_t *handle)
 {
 	free(container_of((uv_timer_t *)handle, struct alarm, timer));
 }
@@ -59,6 +59,6 @@ static void closed(uv_handle_t *handle)
 void alarm_stop(struct alarm **alarm)
 {
 	if (*alarm)
-		uv_close((uv_handle_t *)&(*alarm)->timer, closed);
+		uv_close((uv_handle_t *)&(*alarm)->timer, alarm_timer_closed);
 	*alarm = NULL;
 }

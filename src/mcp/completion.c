@@ -34,14 +34,14 @@ const char *completion_context(const struct mcp_request *request, const char *na
 	return json_string_value(json_object_get(json_object_get(context, "arguments"), name));
 }
 
-static void nothing(struct mcp_request *request)
+static void completion_reply_nothing(struct mcp_request *request)
 {
 	struct completion completion;
 	completion_begin(request, &completion);
 	completion_end(request, &completion);
 }
 
-static void unknown(struct mcp_request *request, const char *what)
+static void completion_unknown(struct mcp_request *request, const char *what)
 {
 	mcp_error(request, MCP_INVALID_PARAMS, NULL, "there is no %s of that name", what);
 }
@@ -54,13 +54,13 @@ static void complete_prompt(struct mcp_request *request, const char *name, const
 	while (at && at->name && strcmp(at->name, argument) != 0)
 		at++;
 	if (!prompt)
-		unknown(request, "prompt");
+		completion_unknown(request, "prompt");
 	else if (!at || !at->name)
-		unknown(request, "argument");
+		completion_unknown(request, "argument");
 	else if (prompt->complete)
 		prompt->complete(request, argument, value);
 	else
-		nothing(request);
+		completion_reply_nothing(request);
 }
 
 /* The reference is the template itself, or a resource without variables. */
@@ -71,16 +71,16 @@ static void complete_resource(struct mcp_request *request, const char *uri, cons
 	while (kind && *kind && strcmp((*kind)->template, uri) != 0)
 		kind++;
 	if (!kind || !*kind)
-		unknown(request, "resource template");
+		completion_unknown(request, "resource template");
 	else if (uri_has_variables(uri) && !uri_names(uri, variable))
-		unknown(request, "variable");
+		completion_unknown(request, "variable");
 	else if ((*kind)->complete && uri_has_variables(uri))
 		(*kind)->complete(request, variable, value);
 	else
-		nothing(request);
+		completion_reply_nothing(request);
 }
 
-void completion(struct mcp_request *request)
+void completion_complete(struct mcp_request *request)
 {
 	const json_t *ref = json_object_get(request->params, "ref");
 	const json_t *argument = json_object_get(request->params, "argument");

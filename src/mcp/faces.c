@@ -65,20 +65,22 @@ int toolsets_parse(const char *text, uint32_t *ret_toolsets, struct error *error
 
 /* --- instructions --- */
 
-static void say(struct buffer *to, const char *text)
+static void text_say(struct buffer *to, const char *text)
 {
 	(void)!buffer_append_text(to, text);
 }
 
 static void say_read_only(struct buffer *to)
 {
-	say(to, "This connection only looks: it lists sandboxes, reads their files and jobs, and "
-		"changes nothing.\n");
+	text_say(to,
+		 "This connection only looks: it lists sandboxes, reads their files and jobs, and "
+		 "changes nothing.\n");
 }
 
 static void say_workflow(const struct mcp_view *view, struct buffer *to)
 {
-	say(to,
+	text_say(
+	    to,
 	    "To run something once, call run_shell or run_code with sandbox_id \"new\", or none "
 	    "where none is live: a fresh one is made, used and removed. For work in several steps "
 	    "call create_sandbox first, then "
@@ -86,7 +88,8 @@ static void say_workflow(const struct mcp_view *view, struct buffer *to)
 	    "Files stay between calls; shell variables and the working directory do not; "
 	    "variables of run_code do between calls with the same context_id.\n");
 	(void)!buffer_printf(to, "A call answers within %u s. ", view->block_seconds);
-	say(to,
+	text_say(
+	    to,
 	    "What runs longer goes on as a job: read_job waits for more of its output, stop_job "
 	    "ends it. Start servers and long builds with start_job. A non-zero exit code is a "
 	    "normal result.\n"
@@ -96,29 +99,31 @@ static void say_workflow(const struct mcp_view *view, struct buffer *to)
 
 static void usual_instructions(const struct mcp_view *view, struct buffer *to)
 {
-	say(to, "Caisson runs commands and code in sandboxes: Linux machines that are made in "
-		"milliseconds, isolated from this host and from each other. Search for this "
-		"server when code is to be run, tested or built, when a file is to be processed "
-		"by a program, or when something untrusted is to be tried safely.\n");
+	text_say(to,
+		 "Caisson runs commands and code in sandboxes: Linux machines that are made in "
+		 "milliseconds, isolated from this host and from each other. Search for this "
+		 "server when code is to be run, tested or built, when a file is to be processed "
+		 "by a program, or when something untrusted is to be tried safely.\n");
 	if (view->read_only)
 		say_read_only(to);
 	else
 		say_workflow(view, to);
-	say(to, "sandbox_id is an id or a name. It may be left out where only one sandbox "
-		"exists; the answer then says which was used. list_sandboxes finds a lost id.\n"
-		"A sandbox has no network: what a program needs is to be written into it or be "
-		"there already. It ends with all its files after its timeout_seconds (600 unless "
-		"this host has another default); get_sandbox_limits has default and maxima.\n"
-		"Output is cut to 16 KiB, beginning and end; the answer says which call reads the "
-		"rest. Paths are absolute, or relative to /workspace.\n");
+	text_say(to,
+		 "sandbox_id is an id or a name. It may be left out where only one sandbox "
+		 "exists; the answer then says which was used. list_sandboxes finds a lost id.\n"
+		 "A sandbox has no network: what a program needs is to be written into it or be "
+		 "there already. It ends with all its files after its timeout_seconds (600 unless "
+		 "this host has another default); get_sandbox_limits has default and maxima.\n"
+		 "Output is cut to 16 KiB, beginning and end; the answer says which call reads the "
+		 "rest. Paths are absolute, or relative to /workspace.\n");
 	if (view->ephemeral)
-		say(to, "Sandboxes made here end with this connection.\n");
+		text_say(to, "Sandboxes made here end with this connection.\n");
 	if (view->toolsets & TOOLSET_FILES)
-		say(to, "Further tools move, copy, remove and inspect files.\n");
+		text_say(to, "Further tools move, copy, remove and inspect files.\n");
 	if (view->toolsets & TOOLSET_JOBS)
-		say(to, "Further tools list jobs and talk to interactive programs.\n");
+		text_say(to, "Further tools list jobs and talk to interactive programs.\n");
 	if (view->toolsets & TOOLSET_METRICS)
-		say(to, "Further tools tell what sandboxes use and what happened in them.\n");
+		text_say(to, "Further tools tell what sandboxes use and what happened in them.\n");
 }
 
 const struct mcp_face usual_face = {

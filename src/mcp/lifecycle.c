@@ -100,7 +100,7 @@ static bool settle_session(struct mcp_request *request)
 	return true;
 }
 
-void initialize(struct mcp_request *request)
+void server_initialize(struct mcp_request *request)
 {
 	const char *wanted = json_string_value(json_object_get(request->params, "protocolVersion"));
 	/* A stateless face records no revision, so the client need not name one. */
@@ -127,7 +127,7 @@ void initialize(struct mcp_request *request)
 	mcp_result_end(request);
 }
 
-void ping(struct mcp_request *request)
+void server_ping(struct mcp_request *request)
 {
 	mcp_result_empty(request);
 }

@@ -3,8 +3,8 @@
 
 #include "mcp/request.h"
 
-void initialize(struct mcp_request *request);
-void ping(struct mcp_request *request);
+void server_initialize(struct mcp_request *request);
+void server_ping(struct mcp_request *request);
 void server_discover(struct mcp_request *request);
 void logging_set_level(struct mcp_request *request);
 /* Writes the members of initialize's result, for a face that adds to them. */

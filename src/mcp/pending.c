@@ -48,7 +48,7 @@ void *pending_state(struct mcp_request *request, size_t size, void (*state_free)
 	return state;
 }
 
-static void ring(void *data)
+static void pending_deadline_passed(void *data)
 {
 	struct mcp_request *request = data;
 	struct pending *pending = request->state;
@@ -71,8 +71,8 @@ void pending_deadline(struct mcp_request *request, double seconds, const char *l
 	struct pending *pending = request->state;
 	double most = 24 * 3600;
 	pending->late = late;
-	pending->alarm =
-	    alarm_after(request->core->loop, (uint64_t)(MIN(seconds, most) * 1000), ring, request);
+	pending->alarm = alarm_after(request->core->loop, (uint64_t)(MIN(seconds, most) * 1000),
+				     pending_deadline_passed, request);
 }
 
 bool pending_kills(const struct mcp_request *request)
@@ -80,9 +80,9 @@ bool pending_kills(const struct mcp_request *request)
 	return !request->server->ending;
 }
 
-void pending_abandon(const struct mcp_request *request, struct foreground *run)
+void pending_abandon(const struct mcp_request *request, struct foreground *foreground)
 {
-	struct exec *exec = foreground_exec(run);
+	struct exec *exec = foreground_exec(foreground);
 	bool kills = pending_kills(request);
 	struct error error;
 	/* It has ended, and its left-over processes are being queried: they are killed too. If the
@@ -90,18 +90,18 @@ void pending_abandon(const struct mcp_request *request, struct foreground *run)
 	if (kills && exec_ended(exec) && exec->row.left_running > 0 &&
 	    exec_signal(exec, &request->principal, SIGKILL, SIGNAL_TREE, &error) < 0)
 		log_info("exec %s: %s", exec->row.id.text, error.message);
-	foreground_abandon(run, kills);
+	foreground_abandon(foreground, kills);
 }
 
-static void cancelled(struct mcp_request *request)
+static void pending_cancelled(struct mcp_request *request)
 {
 	struct pending *pending = request->state;
 	if (pending->task)
 		file_task_cancel(TAKE_PTR(pending->task));
 	else if (pending->wait)
 		exec_wait_cancel(TAKE_PTR(pending->wait));
-	else if (pending->run)
-		pending_abandon(request, TAKE_PTR(pending->run));
+	else if (pending->foreground)
+		pending_abandon(request, TAKE_PTR(pending->foreground));
 	else
 		return; /* its callback still comes, and finds the request closed */
 	mcp_release(request);
@@ -109,7 +109,7 @@ static void cancelled(struct mcp_request *request)
 
 void pending_begin(struct mcp_request *request)
 {
-	tool_wait(request, cancelled);
+	tool_wait(request, pending_cancelled);
 }
 
 void pending_refused(struct mcp_request *request, const struct error *error)
@@ -124,7 +124,7 @@ bool pending_over(struct mcp_request *request)
 	struct pending *pending = request->state;
 	pending->task = NULL;
 	pending->wait = NULL;
-	pending->run = NULL;
+	pending->foreground = NULL;
 	request->on_cancel = NULL;
 	return request->open;
 }

@@ -26,9 +26,10 @@ bool tool_back(struct mcp_request *request);
 struct pending {
 	struct file_task *task;
 	struct exec_wait *wait;
-	struct foreground *run; /* its command is killed with the request: pending_abandon() */
-	struct alarm *alarm;    /* of pending_deadline() */
-	const char *late;       /* the text of the time-out */
+	struct foreground
+	    *foreground;     /* its command is killed with the request: pending_abandon() */
+	struct alarm *alarm; /* of pending_deadline() */
+	const char *late;    /* the text of the time-out */
 	void (*state_free)(void *state);
 };
 /* The tool's state, zeroed; freed with the request, by state_free if it has more members. */
@@ -49,4 +50,4 @@ bool pending_over(struct mcp_request *request);
 bool pending_kills(const struct mcp_request *request);
 /* Nothing waits for this command any more: kills it with every process that it started, if a cancel
  * does so. */
-void pending_abandon(const struct mcp_request *request, struct foreground *run);
+void pending_abandon(const struct mcp_request *request, struct foreground *foreground);

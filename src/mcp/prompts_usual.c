@@ -4,19 +4,19 @@
 
 #include "base/limits.h"
 #include "mcp/prompt.h"
-#include "mcp/resources/kinds.h"
+#include "mcp/resources/usual_resources.h"
 
 #define ARGUMENT_MAX (16 * KIB)
 
 /* prompts.c has checked that required arguments exist and are texts. */
-static const char *argument(const json_t *arguments, const char *name)
+static const char *prompt_argument(const json_t *arguments, const char *name)
 {
 	const char *text = json_string_value(json_object_get(arguments, name));
 	return text ? text : "";
 }
 
-static void answer(struct mcp_request *request, const char *before, const char *given,
-		   const char *after)
+static void prompt_answer(struct mcp_request *request, const char *before, const char *given,
+			  const char *after)
 {
 	struct buffer text DONE_BUFFER = BUFFER(2 * ARGUMENT_MAX);
 	if (strlen(given) > ARGUMENT_MAX) {
@@ -30,25 +30,26 @@ static void answer(struct mcp_request *request, const char *before, const char *
 	prompt_end(request);
 }
 
-static void try_it(struct mcp_request *request, const json_t *arguments)
+static void prompt_try_it(struct mcp_request *request, const json_t *arguments)
 {
-	answer(
+	prompt_answer(
 	    request, "Do this in a Caisson sandbox, where nothing can reach this machine:\n\n",
-	    argument(arguments, "task"),
+	    prompt_argument(arguments, "task"),
 	    "\n\nCreate a sandbox for it with create_sandbox, work in it with run_shell, run_code "
 	    "and the file tools, and give its id in every call. Check the result by running it. "
 	    "At the end say what was done and what came out, show the files that matter, and "
 	    "name the sandbox; terminate it only when I say so.");
 }
 
-static void look_into(struct mcp_request *request, const json_t *arguments)
+static void prompt_look_into(struct mcp_request *request, const json_t *arguments)
 {
-	answer(request, "Find out what is the matter with the Caisson sandbox ",
-	       argument(arguments, "sandbox"),
-	       ". Look before you touch anything: list_sandboxes says whether it runs, is paused "
-	       "or has ended and why; then look with run_shell at its processes, memory and disk, "
-	       "and read the output of its jobs with read_job. Tell what you found and what you "
-	       "would do about it, and change nothing before I agree.");
+	prompt_answer(
+	    request, "Find out what is the matter with the Caisson sandbox ",
+	    prompt_argument(arguments, "sandbox"),
+	    ". Look before you touch anything: list_sandboxes says whether it runs, is paused "
+	    "or has ended and why; then look with run_shell at its processes, memory and disk, "
+	    "and read the output of its jobs with read_job. Tell what you found and what you "
+	    "would do about it, and change nothing before I agree.");
 }
 
 static void look_into_complete(struct mcp_request *request, const char *name, const char *value)
@@ -63,7 +64,7 @@ static const struct prompt try_prompt = {
     .title = "Try it in a sandbox",
     .description = "Does a task in a new sandbox, away from this machine",
     .arguments = try_arguments,
-    .get = try_it,
+    .get = prompt_try_it,
 };
 
 static const struct prompt_argument look_arguments[] = {{"sandbox", "Its id or name", true}, {0}};
@@ -72,7 +73,7 @@ static const struct prompt look_prompt = {
     .title = "Look into a sandbox",
     .description = "Finds out what is the matter with a sandbox, and changes nothing",
     .arguments = look_arguments,
-    .get = look_into,
+    .get = prompt_look_into,
     .complete = look_into_complete,
 };
 

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/statistics.h"
 #include "base/text.h"
-#include "mcp/ask.h"
+#include "mcp/questions.h"
 #include "mcp/content.h"
 #include "mcp/transport/dispatch.h"
 #include "mcp/transport/memory.h"
@@ -80,7 +80,7 @@ struct mcp_request *mcp_request_new(const struct mcp_source *source, const struc
 	return request;
 }
 
-static void leave_set(struct mcp_request *request)
+static void request_leave_set(struct mcp_request *request)
 {
 	if (!request->among)
 		return;
@@ -99,7 +99,7 @@ void mcp_release(struct mcp_request *request)
 {
 	if (--request->references > 0)
 		return;
-	leave_set(request);
+	request_leave_set(request);
 	if (request->state_free)
 		request->state_free(request->state);
 	if (request->asking)
@@ -119,7 +119,7 @@ void mcp_cancel(struct mcp_request *request)
 	if (!request->open)
 		return;
 	request->open = false;
-	leave_set(request);
+	request_leave_set(request);
 	void (*on_cancel)(struct mcp_request *) = request->on_cancel;
 	request->on_cancel = NULL;
 	if (on_cancel)
@@ -145,11 +145,11 @@ void request_set_cancel(struct request_set *set)
 
 /* --- answers --- */
 
-static void answer(struct mcp_request *request, int status, const struct buffer *rest)
+static void request_answer(struct mcp_request *request, int status, const struct buffer *rest)
 {
 	request->open = false;
 	request->on_cancel = NULL;
-	leave_set(request);
+	request_leave_set(request);
 	if (rest)
 		request->carrier->answer_kept(request, &request->out, rest);
 	else
@@ -162,18 +162,18 @@ static void answer(struct mcp_request *request, int status, const struct buffer 
 	mcp_release(request);
 }
 
-static void settle(struct mcp_request *request, bool failed)
+static void request_settle(struct mcp_request *request, bool failed)
 {
 	request->open = false;
 	request->on_cancel = NULL;
-	leave_set(request);
+	request_leave_set(request);
 	request->carrier->settle(request, &request->out, failed);
 	buffer_done(&request->out);
 	mcp_release(request);
 }
 
 /* Begins the message; the caller opens the object of its result or error. */
-static struct json_writer *begin(struct mcp_request *request)
+static struct json_writer *request_answer_begin(struct mcp_request *request)
 {
 	uint32_t most = request->view.face->answer_max;
 	buffer_done(&request->out);
@@ -193,7 +193,7 @@ static struct json_writer *begin(struct mcp_request *request)
 struct json_writer *mcp_result_begin_as(struct mcp_request *request, const char *type)
 {
 	bool bare = request->carrier->settle != NULL;
-	struct json_writer *writer = begin(request);
+	struct json_writer *writer = request_answer_begin(request);
 	put_object(writer, bare ? NULL : "result");
 	if (revision_modern(request->revision) && !bare)
 		put_text(writer, "resultType", type);
@@ -269,11 +269,11 @@ void mcp_result_kept(struct mcp_request *request, const struct buffer *rest)
 {
 	if (!request->open)
 		return;
-	begin(request);
+	request_answer_begin(request);
 	if (request->carrier->answer_kept)
-		answer(request, 200, rest);
+		request_answer(request, 200, rest);
 	else if (buffer_append(&request->out, rest->data, rest->size) == 0)
-		answer(request, 200, NULL);
+		request_answer(request, 200, NULL);
 	else
 		refuse_too_large(request);
 }
@@ -286,9 +286,9 @@ void mcp_result_end(struct mcp_request *request)
 	if (request->writer.full) {
 		refuse_too_large(request);
 	} else if (request->carrier->settle) {
-		settle(request, false);
+		request_settle(request, false);
 	} else {
-		answer(request, 200, NULL);
+		request_answer(request, 200, NULL);
 	}
 }
 
@@ -309,24 +309,24 @@ static void put_error_object(struct json_writer *writer, const char *key, int co
 	put_object_end(writer);
 }
 
-static void refuse(struct mcp_request *request, int code, int status, const char *text,
-		   const char *data)
+static void request_refuse(struct mcp_request *request, int code, int status, const char *text,
+			   const char *data)
 {
 	if (!request->open)
 		return;
 	bool bare = request->carrier->settle != NULL;
-	struct json_writer *writer = begin(request);
+	struct json_writer *writer = request_answer_begin(request);
 	put_error_object(writer, bare ? NULL : "error", code, text, data);
 	if (bare) {
-		settle(request, true);
+		request_settle(request, true);
 		return;
 	}
 	put_object_end(writer);
-	answer(request, status, NULL);
+	request_answer(request, status, NULL);
 }
 
 /* An error of a handler is part of a good HTTP answer, except errors that concern the transport. */
-static int status_of(const struct mcp_request *request, int code)
+static int error_http_status(const struct mcp_request *request, int code)
 {
 	if (!revision_modern(request->revision))
 		return 200;
@@ -351,13 +351,13 @@ void mcp_error(struct mcp_request *request, enum mcp_code code, const char *data
 	if (vasprintf(&text, format, arguments) < 0)
 		abort();
 	va_end(arguments);
-	refuse(request, code, status_of(request, code), text, data);
+	request_refuse(request, code, error_http_status(request, code), text, data);
 	free(text);
 }
 
 void mcp_refuse(struct mcp_request *request, const struct mcp_problem *problem)
 {
-	refuse(request, problem->code, problem->status, problem->text, problem->data);
+	request_refuse(request, problem->code, problem->status, problem->text, problem->data);
 }
 
 /* The kind's own code, and data for programs. */
@@ -394,7 +394,7 @@ void mcp_fail(struct mcp_request *request, const struct error *error)
 	put_error_data(&data, error);
 	/* If a token's rights are insufficient, HTTP says so too, in either era. */
 	int status = error->kind == ERROR_FORBIDDEN ? 403 : 200;
-	refuse(request, code, status, error->message, buffer_text(&data));
+	request_refuse(request, code, status, error->message, buffer_text(&data));
 }
 
 /* --- on the way --- */

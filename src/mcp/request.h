@@ -130,7 +130,7 @@ struct mcp_request {
 	uint64_t progress;    /* the last progress number sent */
 	int64_t progress_due; /* CLOCK_MONOTONIC ns: earlier ones are dropped */
 
-	struct asking *asking; /* questions and answers of ask.c; NULL: none */
+	struct asking *asking; /* questions and answers of questions.c; NULL: none */
 
 	/* The handler's own. */
 	void *state;

@@ -78,7 +78,7 @@ void http_challenge(struct call *call, const struct error *error, enum scope sco
 }
 
 /* An error of the domain, before any message was read. */
-static void refuse(struct call *call, const struct error *error)
+static void mcp_call_refuse(struct call *call, const struct error *error)
 {
 	const struct error_info *info = error_info(error->kind);
 	struct mcp_problem problem;
@@ -169,15 +169,15 @@ static int find_sandbox(struct call *call, struct mcp_view *view, struct error *
 	return 0;
 }
 
-static bool admit(struct call *call, struct mcp_server *server, struct mcp_view *view)
+static bool mcp_call_admit(struct call *call, struct mcp_server *server, struct mcp_view *view)
 {
 	struct error error;
-	if (authenticate(call, &error) < 0) {
+	if (call_authenticate(call, &error) < 0) {
 		http_challenge(call, &error, SCOPE_READ);
 		return false;
 	}
 	if (find_face(call, server, view, &error) < 0) {
-		refuse(call, &error);
+		mcp_call_refuse(call, &error);
 		return false;
 	}
 	call_server_url(call, view->base);
@@ -186,7 +186,7 @@ static bool admit(struct call *call, struct mcp_server *server, struct mcp_view 
 		return false;
 	}
 	if (find_sandbox(call, view, &error) < 0) {
-		refuse(call, &error);
+		mcp_call_refuse(call, &error);
 		return false;
 	}
 	return true;
@@ -204,8 +204,9 @@ void mcp_serve(struct mcp_server *server)
 	served = server;
 }
 
-static void enter(struct call *call, void (*handle)(struct call *call, struct mcp_server *server,
-						    const struct mcp_view *view))
+static void mcp_call_enter(struct call *call,
+			   void (*handle)(struct call *call, struct mcp_server *server,
+					  const struct mcp_view *view))
 {
 	struct mcp_server *server = served;
 	struct mcp_view view;
@@ -215,36 +216,36 @@ static void enter(struct call *call, void (*handle)(struct call *call, struct mc
 	if (!http_origin_known(call->exchange)) {
 		error_set(&error, ERROR_ORIGIN_FORBIDDEN,
 			  "pages of that origin may not call this server");
-		refuse(call, &error);
+		mcp_call_refuse(call, &error);
 		return;
 	}
 	if (!server) {
 		error_set(&error, ERROR_DAEMON_RESTARTING, "the server ends");
-		refuse(call, &error);
+		mcp_call_refuse(call, &error);
 		return;
 	}
-	if (admit(call, server, &view))
+	if (mcp_call_admit(call, server, &view))
 		handle(call, server, &view);
 }
 
-static void on_post(struct call *call)
+static void mcp_post(struct call *call)
 {
-	enter(call, http_post);
+	mcp_call_enter(call, http_post);
 }
 
-static void on_get(struct call *call)
+static void mcp_get(struct call *call)
 {
-	enter(call, http_get);
+	mcp_call_enter(call, http_get);
 }
 
-static void on_delete(struct call *call)
+static void mcp_delete(struct call *call)
 {
-	enter(call, http_delete);
+	mcp_call_enter(call, http_delete);
 }
 
 #define ENDPOINT(path)                                                                             \
-	{"POST", path, READ, ROUTE_OPEN, on_post}, {"GET", path, READ, ROUTE_OPEN, on_get},        \
-	    {"DELETE", path, READ, ROUTE_OPEN, on_delete},                                         \
+	{"POST", path, READ, ROUTE_OPEN, mcp_post}, {"GET", path, READ, ROUTE_OPEN, mcp_get},      \
+	    {"DELETE", path, READ, ROUTE_OPEN, mcp_delete},                                        \
 	{                                                                                          \
 		"GET", METADATA_PATH path, READ, ROUTE_OPEN, metadata_get                          \
 	}

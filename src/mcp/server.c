@@ -14,7 +14,7 @@
 #include "mcp/transport/stream.h"
 #include "mcp/tasks/task.h"
 
-static void tend(void *data)
+static void server_tend_due(void *data)
 {
 	struct mcp_server *server = data;
 	int64_t now = clock_monotonic();
@@ -45,7 +45,7 @@ struct mcp_server *mcp_server_new(struct core *core)
 	for (size_t i = 0; i < SESSION_BUCKETS; i++)
 		list_init(&server->sessions[i]);
 	server->waiting_alarm = alarm_new(core->loop, posts_waited, server);
-	server->tend_alarm = alarm_new(core->loop, tend, server);
+	server->tend_alarm = alarm_new(core->loop, server_tend_due, server);
 	/* Without the store, the states of questions are only valid until this daemon ends. */
 	if (core_secret(core, "mcp-ask", sizeof(server->key), server->key, &error) < 0) {
 		log_warning("no lasting key for what tools ask: %s", error.message);

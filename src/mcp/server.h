@@ -23,7 +23,7 @@ struct mcp_server {
 	size_t session_count;
 	size_t kept; /* bytes of events that sessions keep */
 	struct alarm *tend_alarm;
-	uint8_t key[32]; /* a key of this installation, with which ask_state.c signs */
+	uint8_t key[32]; /* a key of this installation, with which question_state.c signs */
 };
 
 /* routes.c. The server that the routes serve; NULL: none. */

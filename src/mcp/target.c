@@ -17,29 +17,29 @@
 
 /* A sandbox that errors may list: not one that a one-shot run made for itself while a client
  * waits. */
-static bool live(const struct sandbox *sandbox)
+static bool sandbox_is_live(const struct sandbox *sandbox)
 {
 	return !state_facts(sandbox->row.state)->going && !(sandbox->row.options & OPTION_ONE_SHOT);
 }
 
-static struct ephemeral_name name_of(const struct mcp_request *request)
+static struct ephemeral_name connection_name(const struct mcp_request *request)
 {
 	return ephemeral_name(&request->principal, &request->view.connection);
 }
 
 /* A sandbox that a call may use without naming it: not the rest of a one-shot run, nor one that
  * ends with another connection. */
-static bool eligible(const struct mcp_request *request, const struct sandbox *sandbox)
+static bool sandbox_is_eligible(const struct mcp_request *request, const struct sandbox *sandbox)
 {
-	if (!live(sandbox) || (sandbox->row.options & OPTION_DETACHED))
+	if (!sandbox_is_live(sandbox) || (sandbox->row.options & OPTION_DETACHED))
 		return false;
 	const char *connection =
 	    packed_value(sandbox->row.labels, sandbox->row.labels_size, EPHEMERAL_LABEL);
 	return !connection ||
-	       (request->view.ephemeral && strcmp(connection, name_of(request).text) == 0);
+	       (request->view.ephemeral && strcmp(connection, connection_name(request).text) == 0);
 }
 
-static const struct id *bound(const struct mcp_request *request)
+static const struct id *request_bound_sandbox(const struct mcp_request *request)
 {
 	if (id_is_set(&request->view.sandbox))
 		return &request->view.sandbox;
@@ -51,7 +51,7 @@ static size_t count_live(const struct mcp_request *request, struct sandbox **ret
 	size_t count = 0;
 	struct sandbox *sandbox = NULL;
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
-		if (eligible(request, sandbox)) {
+		if (sandbox_is_eligible(request, sandbox)) {
 			*ret_last = sandbox;
 			count++;
 		}
@@ -61,22 +61,22 @@ static size_t count_live(const struct mcp_request *request, struct sandbox **ret
 bool target_fresh(const struct mcp_request *request, const char *name)
 {
 	struct sandbox *last;
-	if (bound(request))
+	if (request_bound_sandbox(request))
 		return false;
 	return name && name[0] ? strcmp(name, TARGET_NEW) == 0 : count_live(request, &last) == 0;
 }
 
 /* On a connection whose sandboxes end with it, the only sandbox that it has made takes precedence
  * over older ones. */
-static struct sandbox *only_own(const struct mcp_request *request)
+static struct sandbox *sandbox_find_only_own(const struct mcp_request *request)
 {
-	const struct ephemeral_name name = name_of(request);
+	const struct ephemeral_name name = connection_name(request);
 	const struct pair label = {EPHEMERAL_LABEL, name.text};
 	struct sandbox *sandbox = NULL, *own = NULL;
 	if (!request->view.ephemeral)
 		return NULL;
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox))) {
-		if (!eligible(request, sandbox) ||
+		if (!sandbox_is_eligible(request, sandbox) ||
 		    !packed_has(sandbox->row.labels, sandbox->row.labels_size, &label, 1))
 			continue;
 		if (own)
@@ -125,7 +125,7 @@ void target_list(const struct mcp_request *request, size_t max, struct buffer *t
 	size_t count = 0;
 	struct sandbox *sandbox = NULL;
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
-		if (live(sandbox) && count++ < max)
+		if (sandbox_is_live(sandbox) && count++ < max)
 			target_line(&sandbox->row, to);
 	if (count > max)
 		(void)!buffer_printf(to, "... and %zu more\n", count - max);
@@ -160,7 +160,7 @@ static const struct sandbox *newest_live(const struct mcp_request *request)
 {
 	struct sandbox *sandbox = NULL, *newest = NULL;
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
-		if (live(sandbox) &&
+		if (sandbox_is_live(sandbox) &&
 		    (!newest || sandbox->row.created_wall > newest->row.created_wall))
 			newest = sandbox;
 	return newest;
@@ -174,7 +174,7 @@ static bool acts_on_whole(const struct mcp_tool *tool)
 }
 
 /* A method that is not a tool gets the error unchanged. */
-static void refuse(struct mcp_request *request, const struct error *error)
+static void target_refuse(struct mcp_request *request, const struct error *error)
 {
 	struct buffer text DONE_BUFFER = BUFFER(TEXT_MAX);
 	if (!request->tool ||
@@ -187,17 +187,18 @@ static void refuse(struct mcp_request *request, const struct error *error)
 		(void)!buffer_printf(&text, "%s.", error->message);
 	if (error->kind == ERROR_SANDBOX_ENDED)
 		(void)!buffer_append_text(&text, " Its files and processes are gone.");
-	if (bound(request))
+	if (request_bound_sandbox(request))
 		(void)!buffer_printf(&text, " This %s is for sandbox %s alone.",
 				     id_is_set(&request->view.sandbox) ? "address" : "token",
-				     bound(request)->text);
+				     request_bound_sandbox(request)->text);
 	else
 		append_live(request, &text);
 	const char *told = buffer_text(&text) + (buffer_text(&text)[0] == ' ');
 	/* A tool that acts on a whole sandbox (terminate) does not suggest one that was not
 	 * named. */
 	bool whole = acts_on_whole(request->tool);
-	const struct sandbox *newest = bound(request) || whole ? NULL : newest_live(request);
+	const struct sandbox *newest =
+	    request_bound_sandbox(request) || whole ? NULL : newest_live(request);
 	if (newest)
 		content_refuse_with(request, "sandbox_id", newest->row.id.text, told);
 	else
@@ -205,11 +206,11 @@ static void refuse(struct mcp_request *request, const struct error *error)
 }
 
 /* There may be sandboxes that can only be used by name. */
-static const char *none_meant(const struct mcp_request *request)
+static const char *none_meant_text(const struct mcp_request *request)
 {
 	struct sandbox *sandbox = NULL;
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
-		if (live(sandbox))
+		if (sandbox_is_live(sandbox))
 			return "say in `sandbox_id` which sandbox is meant: those that live were "
 			       "made for a one-shot run or by another connection";
 	return "";
@@ -223,11 +224,11 @@ static void refuse_unnamed(struct mcp_request *request, size_t live, uint32_t fl
 			  "field `sandbox_id` is missing: this must say which sandbox is meant");
 	else if (live == 0)
 		error_set(&error, ERROR_SANDBOX_NOT_FOUND, "%s",
-			  request->tool ? none_meant(request) : "there is none");
+			  request->tool ? none_meant_text(request) : "there is none");
 	else
 		error_set(&error, ERROR_INVALID,
 			  "there are %zu sandboxes: say in `sandbox_id` which is meant", live);
-	refuse(request, &error);
+	target_refuse(request, &error);
 }
 
 void target_note(const struct mcp_request *request, struct buffer *to)
@@ -242,11 +243,11 @@ void target_note(const struct mcp_request *request, struct buffer *to)
 
 /* --- finding and readying --- */
 
-static struct sandbox *choose(struct mcp_request *request, uint32_t flags)
+static struct sandbox *target_choose(struct mcp_request *request, uint32_t flags)
 {
 	struct sandbox *sandbox = NULL;
 	struct error error;
-	const struct id *only = bound(request);
+	const struct id *only = request_bound_sandbox(request);
 	if (flags & TARGET_NAMED) {
 		refuse_unnamed(request, 0, flags);
 		return NULL;
@@ -255,7 +256,7 @@ static struct sandbox *choose(struct mcp_request *request, uint32_t flags)
 	if (only) {
 		if (sandbox_find(request->core, &request->principal, only->text, &sandbox, &error) <
 		    0) {
-			refuse(request, &error);
+			target_refuse(request, &error);
 			return NULL;
 		}
 		/* If the URL belongs to one sandbox, that one is meant. */
@@ -263,7 +264,7 @@ static struct sandbox *choose(struct mcp_request *request, uint32_t flags)
 		return sandbox;
 	}
 	size_t count = count_live(request, &sandbox);
-	if (count > 1 && (sandbox = only_own(request)))
+	if (count > 1 && (sandbox = sandbox_find_only_own(request)))
 		count = 1;
 	if (count == 1)
 		return sandbox;
@@ -271,27 +272,27 @@ static struct sandbox *choose(struct mcp_request *request, uint32_t flags)
 	return NULL;
 }
 
-static struct sandbox *find(struct mcp_request *request, const char *name, uint32_t flags)
+static struct sandbox *target_find(struct mcp_request *request, const char *name, uint32_t flags)
 {
 	struct sandbox *sandbox;
 	struct error error;
 	/* Models write an empty text for none. */
 	if (!name || (name[0] == '\0' && !(flags & TARGET_NAMED)))
-		return choose(request, flags);
+		return target_choose(request, flags);
 	if (strlen(name) > NAME_SHOWN) {
 		error_set(&error, ERROR_ID_MALFORMED, "`sandbox_id` is longer than any id or name");
-		refuse(request, &error);
+		target_refuse(request, &error);
 		return NULL;
 	}
 	if (sandbox_find(request->core, &request->principal, name, &sandbox, &error) < 0) {
-		refuse(request, &error);
+		target_refuse(request, &error);
 		return NULL;
 	}
 	/* The URL of one sandbox cannot reach another one. */
 	if (id_is_set(&request->view.sandbox) &&
 	    !id_equal(&request->view.sandbox, &sandbox->row.id)) {
 		error_set(&error, ERROR_SANDBOX_NOT_FOUND, "there is no sandbox `%s` here", name);
-		refuse(request, &error);
+		target_refuse(request, &error);
 		return NULL;
 	}
 	return sandbox;
@@ -304,7 +305,7 @@ struct sandbox *target_again(struct mcp_request *request)
 	if (sandbox_find(request->core, &request->principal, request->sandbox.text, &sandbox,
 			 &error) == 0)
 		return sandbox;
-	refuse(request, &error);
+	target_refuse(request, &error);
 	return NULL;
 }
 
@@ -318,7 +319,7 @@ void target_reply(struct mcp_request *request)
 	content_reply(request, "sandbox %s", buffer_text(&text));
 }
 
-static void ready(void *data, const struct error *error)
+static void target_sandbox_ready(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	request->readying = NULL;
@@ -326,14 +327,14 @@ static void ready(void *data, const struct error *error)
 	if (request->open) {
 		struct sandbox *sandbox = error ? NULL : target_again(request);
 		if (error)
-			refuse(request, error);
+			target_refuse(request, error);
 		else if (sandbox)
 			request->act(request, sandbox);
 	}
 	mcp_release(request);
 }
 
-static void cancelled(struct mcp_request *request)
+static void readying_cancelled(struct mcp_request *request)
 {
 	struct sandbox_readying *readying = request->readying;
 	request->readying = NULL;
@@ -347,7 +348,7 @@ void target_ready(struct mcp_request *request, const char *name, uint32_t flags,
 		  void (*act)(struct mcp_request *request, struct sandbox *sandbox))
 {
 	struct error error;
-	struct sandbox *sandbox = find(request, name, flags);
+	struct sandbox *sandbox = target_find(request, name, flags);
 	if (!sandbox)
 		return;
 	request->sandbox = sandbox->row.id;
@@ -356,12 +357,12 @@ void target_ready(struct mcp_request *request, const char *name, uint32_t flags,
 		return;
 	}
 	request->act = act;
-	request->on_cancel = cancelled;
+	request->on_cancel = readying_cancelled;
 	mcp_hold(request);
-	if (sandbox_ready_for(sandbox, &request->principal, ready, request, &request->readying,
-			      &error) < 0) {
+	if (sandbox_ready_for(sandbox, &request->principal, target_sandbox_ready, request,
+			      &request->readying, &error) < 0) {
 		request->on_cancel = NULL;
-		refuse(request, &error);
+		target_refuse(request, &error);
 		mcp_release(request);
 	}
 }

@@ -1,4 +1,4 @@
-"""What a tool asks of its client in the middle of a call (src/mcp/ask.c), in both eras and in a task, and what a client
+"""What a tool asks of its client in the middle of a call (src/mcp/questions.c), in both eras and in a task, and what a client
 may answer that it should not. The fixtures' tools ask (`caisson-mcp-fixtures serve`), the usual ones never do."""
 import unittest
 

@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "mcp/ask.h"
-#include "mcp/ask_state.h"
+#include "mcp/questions.h"
+#include "mcp/question_state.h"
 #include "mcp/server.h"
 #include "test.h"
 

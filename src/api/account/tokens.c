@@ -49,7 +49,7 @@ static void token_post(struct call *call)
 }
 
 /* A revoked token is useless, so it is not listed, not even for revoking it. */
-static bool list_one(void *data, const struct token_row *row)
+static bool token_row_put(void *data, const struct token_row *row)
 {
 	if (row->revoked_wall == 0)
 		put_token(data, row, NULL);
@@ -63,7 +63,7 @@ static void tokens_get(struct call *call)
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
 	put_array(&writer, "tokens");
-	if (token_each(call->core, list_one, &writer, &error) < 0) {
+	if (token_each(call->core, token_row_put, &writer, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;

@@ -16,7 +16,7 @@
 
 #define ROWS_PER_TURN 100
 
-struct ask {
+struct usage_ask {
 	enum usage_by by;
 	char workspace[WORKSPACE_MAX + 1]; /* "": all */
 	int64_t from_hour, to_hour;
@@ -33,18 +33,18 @@ struct ask {
 };
 
 static const struct field usage_query[] = {
-    {"from", FIELD_TIME_AT(struct ask, from), .max = 39},
-    {"to", FIELD_TIME_AT(struct ask, to), .max = 39},
-    {"workspace", FIELD_TEXT_AT(struct ask, name), .max = CALL_PARAMETER_MAX - 1},
-    {"by", FIELD_TEXT_AT(struct ask, by_name), .min = 1, .max = 15, .words = "sandbox,workspace",
-     .fallback_text = "sandbox"},
-    {"cursor", FIELD_TEXT_AT(struct ask, cursor), .max = WORKSPACE_MAX},
-    {"limit", FIELD_UINT_AT(struct ask, limit), .min = 1, .max = USAGE_LIMIT_MAX,
+    {"from", FIELD_TIME_AT(struct usage_ask, from), .max = 39},
+    {"to", FIELD_TIME_AT(struct usage_ask, to), .max = 39},
+    {"workspace", FIELD_TEXT_AT(struct usage_ask, name), .max = CALL_PARAMETER_MAX - 1},
+    {"by", FIELD_TEXT_AT(struct usage_ask, by_name), .min = 1, .max = 15,
+     .words = "sandbox,workspace", .fallback_text = "sandbox"},
+    {"cursor", FIELD_TEXT_AT(struct usage_ask, cursor), .max = WORKSPACE_MAX},
+    {"limit", FIELD_UINT_AT(struct usage_ask, limit), .min = 1, .max = USAGE_LIMIT_MAX,
      .fallback = USAGE_LIMIT_DEFAULT},
     {0},
 };
 
-static int parse_range(struct ask *ask, struct error *error)
+static int parse_range(struct usage_ask *ask, struct error *error)
 {
 	int64_t now = clock_wall() / NSEC_PER_SEC;
 	/* The default is this month. */
@@ -65,7 +65,7 @@ static int parse_range(struct ask *ask, struct error *error)
 }
 
 /* The caller's own workspace; admin may name another, or `*` for all. */
-static int parse_workspace(struct call *call, struct ask *ask, struct error *error)
+static int parse_workspace(struct call *call, struct usage_ask *ask, struct error *error)
 {
 	const char *name = ask->name;
 	if (text_copy(ask->workspace, sizeof(ask->workspace), call->principal.workspace) < 0)
@@ -83,7 +83,7 @@ static int parse_workspace(struct call *call, struct ask *ask, struct error *err
 	return text_copy(ask->workspace, sizeof(ask->workspace), name);
 }
 
-static int parse(struct call *call, struct ask *ask, struct error *error)
+static int usage_parse(struct call *call, struct usage_ask *ask, struct error *error)
 {
 	if (call_query(call, ask, error) < 0 || parse_range(ask, error) < 0 ||
 	    parse_workspace(call, ask, error) < 0)
@@ -103,9 +103,9 @@ static void put_sums(struct json_writer *writer, const struct usage_row *row)
 	put_uint(writer, "execs", row->execs);
 }
 
-static bool list_one(void *data, const struct usage_row *row)
+static bool usage_put_row(void *data, const struct usage_row *row)
 {
-	struct ask *ask = data;
+	struct usage_ask *ask = data;
 	if (ask->count == ask->limit) {
 		ask->more = true;
 		return false;
@@ -125,17 +125,18 @@ static bool list_one(void *data, const struct usage_row *row)
 	return true;
 }
 
-static void walk_on(struct call *call)
+static void usage_walk_on(struct call *call)
 {
-	struct ask *ask = call->state;
+	struct usage_ask *ask = call->state;
 	struct error error;
 	bool more;
-	if (meter_walk(call->core, &ask->walk, ROWS_PER_TURN, list_one, ask, &more, &error) < 0) {
+	if (meter_walk(call->core, &ask->walk, ROWS_PER_TURN, usage_put_row, ask, &more, &error) <
+	    0) {
 		reply_error(call, &error);
 		return;
 	}
 	if (more) {
-		call_next_turn(call, walk_on);
+		call_next_turn(call, usage_walk_on);
 		return;
 	}
 	put_array_end(&ask->writer);
@@ -144,9 +145,9 @@ static void walk_on(struct call *call)
 	reply_json(call, 200, &ask->writer);
 }
 
-static void act(struct call *call)
+static void usage_begin(struct call *call)
 {
-	struct ask *ask = call->state;
+	struct usage_ask *ask = call->state;
 	ask->buffer = BUFFER(REPLY_MAX);
 	ask->writer = json_writer_on(&ask->buffer);
 	ask->walk = (struct usage_walk){.by = ask->by,
@@ -159,39 +160,39 @@ static void act(struct call *call)
 	put_time(&ask->writer, "from", ask->from_hour * NSEC_PER_HOUR);
 	put_time(&ask->writer, "to", ask->to_hour * NSEC_PER_HOUR);
 	put_array(&ask->writer, "items");
-	walk_on(call);
+	usage_walk_on(call);
 }
 
-static void ask_free(void *state)
+static void usage_ask_free(void *state)
 {
-	struct ask *ask = state;
+	struct usage_ask *ask = state;
 	buffer_done(&ask->buffer);
 	free(ask);
 }
 
-static void counted(void *data, const struct error *error)
+static void usage_counted(void *data, const struct error *error)
 {
 	struct call *call = data;
 	(void)error; /* the available counts are shown */
 	if (call->exchange && core_running(call->core))
-		act(call);
+		usage_begin(call);
 	call_release(call);
 }
 
 static void usage_get(struct call *call)
 {
 	struct error error;
-	struct ask *ask = calloc(1, sizeof(*ask));
+	struct usage_ask *ask = calloc(1, sizeof(*ask));
 	if (!ask)
 		abort();
 	call->state = ask;
-	call->state_free = ask_free;
-	if (parse(call, ask, &error) < 0) {
+	call->state_free = usage_ask_free;
+	if (usage_parse(call, ask, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	call_hold(call);
-	if (meter_refresh(call->core, counted, call, &error) < 0) {
+	if (meter_refresh(call->core, usage_counted, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

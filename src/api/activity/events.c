@@ -129,7 +129,7 @@ static struct recent *recent_new(const struct activity_row *row)
 	return recent;
 }
 
-static bool wanted(const struct events *events, const struct recent *recent)
+static bool events_want(const struct events *events, const struct recent *recent)
 {
 	char number[16];
 	snprintf(number, sizeof(number), ",%u,", recent->kind);
@@ -140,10 +140,10 @@ static bool wanted(const struct events *events, const struct recent *recent)
 
 /* --- streams --- */
 
-static void schedule(bool soon);
+static void pump_schedule(bool soon);
 
 /* The stream ends here; its state belongs to the call and is freed with it. */
-static void leave(struct events *events)
+static void events_leave(struct events *events)
 {
 	if (list_empty(&events->link))
 		return;
@@ -161,13 +161,13 @@ static void leave(struct events *events)
 static void end_stream(struct events *events)
 {
 	struct call *call = events->call;
-	leave(events);
+	events_leave(events);
 	sse_end(TAKE_PTR(events->sse));
 	call_answered(call);
 }
 
 /* The explicit end of a stream that cannot continue. */
-static void let_go(struct events *events, const char *reason)
+static void events_end_dropped(struct events *events, const char *reason)
 {
 	DONE_BUFFER struct buffer json = BUFFER(8 * KIB);
 	struct json_writer writer = json_writer_on(&json);
@@ -183,7 +183,7 @@ static void let_go(struct events *events, const char *reason)
 /* The data for one write to a stream: begins empty, flushed at the end. */
 #define BATCH BUFFER(WRITE_SIZE + ACTIVITY_ENTRY_JSON_MAX + KIB)
 
-static void flush(struct events *events, struct buffer *batch)
+static void events_send_batch(struct events *events, struct buffer *batch)
 {
 	if (batch->size > 0)
 		events->blocked = !sse_send(events->sse, batch);
@@ -191,7 +191,7 @@ static void flush(struct events *events, struct buffer *batch)
 }
 
 /* False: the stream has ended. */
-static bool send_one(struct events *events, const struct recent *recent, struct buffer *batch)
+static bool events_send(struct events *events, const struct recent *recent, struct buffer *batch)
 {
 	if (events->compatible)
 		sse_format(batch, recent->cursor, "event", &recent->compatible);
@@ -199,7 +199,7 @@ static bool send_one(struct events *events, const struct recent *recent, struct 
 		abort(); /* its maximum is sufficient */
 	bool last = events->compatible && recent->kind == ACTIVITY_SANDBOX_ENDED;
 	if (last || batch->size >= WRITE_SIZE)
-		flush(events, batch);
+		events_send_batch(events, batch);
 	if (last)
 		end_stream(events);
 	return !last;
@@ -236,25 +236,25 @@ static bool pump_store(struct events *events, bool *ret_more)
 	if (activity_pruned(core, events->workspace, &pruned, &error) < 0 ||
 	    activity_each_written(core, &query, take_row, &found, &error) < 0) {
 		recent_free_all(&found);
-		let_go(events, error.message);
+		events_end_dropped(events, error.message);
 		return false;
 	}
 	bool alive = true;
 	DONE_BUFFER struct buffer batch = BATCH;
 	if (pruned > events->position) {
-		let_go(events, "what came next is no longer kept");
+		events_end_dropped(events, "what came next is no longer kept");
 		alive = false;
 	}
 	while (!list_empty(&found)) {
 		struct recent *recent = list_entry(found.next, struct recent, link);
 		if (alive && !events->blocked) {
 			events->position = recent->sequence;
-			alive = send_one(events, recent, &batch);
+			alive = events_send(events, recent, &batch);
 		}
 		recent_free(recent);
 	}
 	if (alive)
-		flush(events, &batch);
+		events_send_batch(events, &batch);
 	*ret_more = alive && !events->blocked && more;
 	if (alive && !events->blocked)
 		events->position = more ? seen : MAX(seen, hub.reaches);
@@ -262,7 +262,7 @@ static bool pump_store(struct events *events, bool *ret_more)
 }
 
 /* True if it has read from the store: that is enough for one turn. */
-static bool pump(struct events *events)
+static bool events_pump(struct events *events)
 {
 	DONE_BUFFER struct buffer batch = BATCH;
 	bool more, stored = false;
@@ -274,7 +274,7 @@ static bool pump(struct events *events)
 			return true;
 		if (more) {
 			hub.again = true;
-			schedule(true);
+			pump_schedule(true);
 			return true;
 		}
 	}
@@ -285,29 +285,29 @@ static bool pump(struct events *events)
 		if (recent->sequence <= events->position)
 			continue;
 		events->position = recent->sequence;
-		if (wanted(events, recent) && !send_one(events, recent, &batch))
+		if (events_want(events, recent) && !events_send(events, recent, &batch))
 			return stored;
 	}
-	flush(events, &batch);
+	events_send_batch(events, &batch);
 	return stored;
 }
 
 /* Each is moved to the end of the list and served; one that ends meanwhile removes itself. */
-static void pump_some(void)
+static void streams_pump_some(void)
 {
 	for (size_t i = 0; i < SLICE && hub.left > 0 && !list_empty(&hub.streams); i++) {
 		struct events *events = list_entry(hub.streams.next, struct events, link);
 		list_remove(&events->link);
 		list_append(&hub.streams, &events->link);
 		hub.left--;
-		if (pump(events))
+		if (events_pump(events))
 			break;
 	}
 	if (hub.left > 0) {
-		schedule(true);
+		pump_schedule(true);
 	} else if (hub.again) {
 		hub.again = false;
-		schedule(false);
+		pump_schedule(false);
 	}
 }
 
@@ -322,10 +322,10 @@ static void events_on_timer(uv_timer_t *timer)
 	hub.timer = NULL;
 	if (hub.left == 0)
 		hub.left = hub.stream_count;
-	pump_some();
+	streams_pump_some();
 }
 
-static void schedule(bool soon)
+static void pump_schedule(bool soon)
 {
 	size_t delay_ms =
 	    soon ? 1 : MAX(MIN(hub.stream_count / IMMEDIATE_MAX, (size_t)DELAY_MAX_MS), 1);
@@ -338,7 +338,8 @@ static void schedule(bool soon)
 	uv_timer_start(hub.timer, events_on_timer, delay_ms, 0);
 }
 
-static void recorded(struct activity_listener *listener UNUSED, const struct activity_row *row)
+static void activity_recorded(struct activity_listener *listener UNUSED,
+			      const struct activity_row *row)
 {
 	struct recent *recent = recent_new(row);
 	list_append(&hub.recent, &recent->link);
@@ -351,22 +352,22 @@ static void recorded(struct activity_listener *listener UNUSED, const struct act
 	}
 	list_each (&hub.streams, node) {
 		struct events *events = list_entry(node, struct events, link);
-		if (events->blocked && wanted(events, recent) && ++events->behind > BEHIND_MAX)
-			let_go(events, "the client reads too slowly");
+		if (events->blocked && events_want(events, recent) && ++events->behind > BEHIND_MAX)
+			events_end_dropped(events, "the client reads too slowly");
 	}
 	if (hub.stream_count == 0)
 		return;
 	if (hub.stream_count <= IMMEDIATE_MAX) {
 		hub.left = hub.stream_count;
-		pump_some();
+		streams_pump_some();
 	} else if (hub.left > 0) {
 		hub.again = true;
 	} else {
-		schedule(false);
+		pump_schedule(false);
 	}
 }
 
-static void drained(struct call *call)
+static void events_drained(struct call *call)
 {
 	struct events *events = call->state;
 	if (!events->sse)
@@ -374,18 +375,18 @@ static void drained(struct call *call)
 	sse_drained(events->sse);
 	events->blocked = false;
 	events->behind = 0;
-	pump(events);
+	events_pump(events);
 }
 
-static void gone(struct call *call)
+static void events_gone(struct call *call)
 {
 	struct events *events = call->state;
-	leave(events);
+	events_leave(events);
 	sse_drop(TAKE_PTR(events->sse));
 }
 
 /* Sends `first` (may be NULL); with `last` the stream ends there, since nothing more will come. */
-static void join(struct events *events, struct list *first, bool last)
+static void events_join(struct events *events, struct list *first, bool last)
 {
 	DONE_BUFFER struct buffer batch = BATCH;
 	struct call *call = events->call;
@@ -395,7 +396,7 @@ static void join(struct events *events, struct list *first, bool last)
 		list_init(&hub.streams);
 		list_init(&hub.recent);
 		hub.recent_count = hub.stream_count = 0;
-		hub.listener.recorded = recorded;
+		hub.listener.recorded = activity_recorded;
 		if (activity_last(hub.core, &hub.reaches, &error) < 0) {
 			reply_error(call, &error);
 			return;
@@ -403,20 +404,20 @@ static void join(struct events *events, struct list *first, bool last)
 		activity_listen(hub.core, &hub.listener);
 		hub.listening = true;
 	}
-	call->on_gone = gone;
-	call->stream.on_drain = drained;
+	call->on_gone = events_gone;
+	call->stream.on_drain = events_drained;
 	list_append(&hub.streams, &events->link);
 	hub.stream_count++;
 	events->sse = sse_begin(call);
 	for (struct list *node = first ? first->next : NULL; node && node != first;
 	     node = node->next)
-		if (!send_one(events, list_entry(node, struct recent, link), &batch))
+		if (!events_send(events, list_entry(node, struct recent, link), &batch))
 			return;
-	flush(events, &batch);
+	events_send_batch(events, &batch);
 	if (last)
 		end_stream(events);
 	else
-		pump(events);
+		events_pump(events);
 }
 
 /* --- the requests --- */
@@ -483,7 +484,7 @@ static int read_position(struct call *call, struct events *events, struct error 
 	return result;
 }
 
-static void page_turn(struct call *call)
+static void events_page_turn(struct call *call)
 {
 	struct events *events = call->state;
 	struct activity_page *page = &events->page;
@@ -505,7 +506,7 @@ static void page_turn(struct call *call)
 		return;
 	}
 	if (more && page->count < page->limit) {
-		call_next_turn(call, page_turn);
+		call_next_turn(call, events_page_turn);
 		return;
 	}
 	put_array_end(&page->writer);
@@ -529,7 +530,7 @@ void events_get(struct call *call)
 		return;
 	}
 	if (events->follow) {
-		join(events, NULL, false);
+		events_join(events, NULL, false);
 		return;
 	}
 	events->buffer = BUFFER(REPLY_MAX);
@@ -541,7 +542,7 @@ void events_get(struct call *call)
 	put_array(&events->page.writer, "items");
 	/* The answer is in the call's state. */
 	call_hold(call);
-	page_turn(call);
+	events_page_turn(call);
 	call_release(call);
 }
 
@@ -594,7 +595,7 @@ void sandbox_events_get(struct call *call)
 		reply_error(call, &error);
 	} else if (events->follow) {
 		events->position = last;
-		join(events, &found, ended);
+		events_join(events, &found, ended);
 	} else {
 		struct buffer buffer = BUFFER(REPLY_MAX);
 		struct json_writer writer = json_writer_on(&buffer);

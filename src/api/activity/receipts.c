@@ -86,7 +86,7 @@ static bool take_entry(void *data, const struct activity_row *row)
 	return false;
 }
 
-static const char *detail(const json_t *details, const char *key)
+static const char *detail_text(const json_t *details, const char *key)
 {
 	for (size_t i = 0; i < json_array_size(details); i++) {
 		json_t *pair = json_array_get(details, i);
@@ -99,7 +99,7 @@ static const char *detail(const json_t *details, const char *key)
 /* A number in the details; null if it is missing. */
 static json_t *detail_number(const json_t *details, const char *key)
 {
-	const char *text = detail(details, key);
+	const char *text = detail_text(details, key);
 	uint64_t value;
 	return text && text_to_u64(text, 0, INT64_MAX, &value) == 0
 		   ? json_integer((json_int_t)value)
@@ -160,24 +160,24 @@ static json_t *sandbox_json(const struct sandbox_row *row)
 static json_t *exec_json(const struct receipt *receipt, const struct id *exec)
 {
 	char started[CLOCK_TEXT_SIZE], ended[CLOCK_TEXT_SIZE];
-	const char *outcome = detail(receipt->ended, "outcome");
+	const char *outcome = detail_text(receipt->ended, "outcome");
 	clock_text(receipt->started_wall, started);
 	clock_text(receipt->ended_wall, ended);
 	if (receipt->end_kind == ACTIVITY_EXEC_FAILED)
 		outcome = "failed";
 	return json_pack("{s:s, s:s?, s:s, s:s, s:s, s:s?, s:o, s:o, s:b, s:s?, s:o, s:o}", "id",
-			 exec->text, "command", detail(receipt->started, "command"), "actor",
+			 exec->text, "command", detail_text(receipt->started, "command"), "actor",
 			 receipt->actor, "started_at", started, "ended_at", ended, "outcome",
 			 outcome, "exit_code", detail_number(receipt->ended, "exit_code"), "signal",
 			 detail_number(receipt->ended, "signal"), "oom_killed",
-			 detail(receipt->ended, "oom_killed") != NULL, "error",
-			 detail(receipt->ended, "error"), "duration_us",
+			 detail_text(receipt->ended, "oom_killed") != NULL, "error",
+			 detail_text(receipt->ended, "error"), "duration_us",
 			 detail_number(receipt->ended, "duration_us"), "cpu_us",
 			 detail_number(receipt->ended, "cpu_us"));
 }
 
 /* Is the log still complete? */
-static bool log_whole(struct exec *exec, enum exec_stream stream)
+static bool log_is_whole(struct exec *exec, enum exec_stream stream)
 {
 	char first;
 	uint64_t gap = 0;
@@ -196,7 +196,8 @@ static json_t *stream_json(const struct receipt *receipt, struct exec *exec, con
 	snprintf(digest, sizeof(digest), "%s_sha256", name);
 	json_t *count = detail_number(receipt->ended, bytes);
 	return json_pack("{s:o, s:s?, s:b}", "bytes", count, "sha256",
-			 detail(receipt->ended, digest), "log_whole", log_whole(exec, stream));
+			 detail_text(receipt->ended, digest), "log_whole",
+			 log_is_whole(exec, stream));
 }
 
 static json_t *receipt_json(const struct receipt *receipt, const struct sandbox_row *row,
@@ -250,7 +251,8 @@ static void reply_signed(struct call *call, json_t *receipt)
 
 /* --- the requests --- */
 
-static int not_kept(const struct id *exec, const struct sandbox_row *row, struct error *error)
+static int receipt_not_kept(const struct id *exec, const struct sandbox_row *row,
+			    struct error *error)
 {
 	return error_set(error, ERROR_EXEC_NOT_FOUND,
 			 "sandbox `%s` has no activity of an exec `%s`, or it is no longer kept",
@@ -258,15 +260,15 @@ static int not_kept(const struct id *exec, const struct sandbox_row *row, struct
 }
 
 /* The entries from its start to its end. */
-static int collect(struct core *core, const struct sandbox_row *row, const struct id *exec,
-		   struct receipt *receipt, struct error *error)
+static int receipt_collect(struct core *core, const struct sandbox_row *row, const struct id *exec,
+			   struct receipt *receipt, struct error *error)
 {
 	struct id sandbox = {0};
 	int found = activity_started(core, exec, &sandbox, &receipt->first, error);
 	if (found < 0)
 		return -1;
 	if (found == 0 || !id_equal(&sandbox, &row->id))
-		return not_kept(exec, row, error);
+		return receipt_not_kept(exec, row, error);
 	receipt->exec = *exec;
 	struct activity_query query = {
 	    .sandbox = &row->id,
@@ -284,7 +286,7 @@ static int collect(struct core *core, const struct sandbox_row *row, const struc
 		return error_set(error, ERROR_RECEIPT_UNAVAILABLE,
 				 "exec `%s` has not ended yet, or its end is being written",
 				 exec->text);
-	return receipt->started ? 0 : not_kept(exec, row, error);
+	return receipt->started ? 0 : receipt_not_kept(exec, row, error);
 }
 
 void receipt_get(struct call *call)
@@ -301,7 +303,7 @@ void receipt_get(struct call *call)
 		result = error_set(&error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
 	activity_flush(core);
 	if (result == 0)
-		result = collect(core, &row, &id, &receipt, &error);
+		result = receipt_collect(core, &row, &id, &receipt, &error);
 	if (result < 0) {
 		reply_error(call, &error);
 	} else {

@@ -65,17 +65,17 @@ static void reply_cell(struct code_call *code, const struct code_context *contex
 	reply_json(code->call, 200, &writer);
 }
 
-static void run_changed(void *data, struct code_context *context, const struct code_cell *cell)
+static void cell_changed(void *data, struct code_context *context, const struct code_cell *cell)
 {
 	code_stream_changed(((struct call *)data)->state, context, cell);
 }
 
-static void run_done(void *data, struct code_context *context, const struct code_cell *cell,
-		     const struct error *error)
+static void cell_done(void *data, struct code_context *context, const struct code_cell *cell,
+		      const struct error *error)
 {
 	struct call *call = data;
 	struct code_call *code = call->state;
-	code->run = NULL;
+	code->cell = NULL;
 	if (code->stream)
 		code_stream_done(code, context, cell, error);
 	else if (error)
@@ -85,33 +85,33 @@ static void run_done(void *data, struct code_context *context, const struct code
 	call_release(call);
 }
 
-static void run_gone(struct call *call)
+static void cell_gone(struct call *call)
 {
 	struct code_call *code = call->state;
 	code_stream_gone(code);
-	if (!code->run)
+	if (!code->cell)
 		return;
-	foreground_cell_abandon(TAKE_PTR(code->run));
+	foreground_cell_abandon(TAKE_PTR(code->cell));
 	call_release(call);
 }
 
-static void run_act(struct call *call, struct sandbox *sandbox)
+static void cell_act(struct call *call, struct sandbox *sandbox)
 {
 	struct code_call *code = call->state;
 	struct code_context *context = NULL;
 	struct error error;
-	const struct code_callbacks callbacks = {code->stream ? run_changed : NULL, run_done,
+	const struct code_callbacks callbacks = {code->stream ? cell_changed : NULL, cell_done,
 						 call_hold(call)};
 	code->spec.principal = &call->principal;
 	if ((code->context[0] && code_context_find(sandbox, code->context, &context, &error) < 0) ||
-	    foreground_cell_start(sandbox, context, &code->spec, &callbacks, &code->run, &error) <
+	    foreground_cell_start(sandbox, context, &code->spec, &callbacks, &code->cell, &error) <
 		0) {
-		code->run = NULL;
+		code->cell = NULL;
 		reply_error(call, &error);
 		call_release(call);
 		return;
 	}
-	call->on_gone = run_gone;
+	call->on_gone = cell_gone;
 	call->stream.on_drain = code_stream_drain;
 }
 
@@ -210,7 +210,7 @@ static const struct field code_fields[] = {
 };
 
 /* `context` is in the body or in the path. */
-static void run_post(struct call *call, enum code_form form, const char *context)
+static void cell_post(struct call *call, enum code_form form, const char *context)
 {
 	struct code_call *code = code_call_new(call, form);
 	struct error error;
@@ -223,27 +223,27 @@ static void run_post(struct call *call, enum code_form form, const char *context
 		return;
 	}
 	code->stream = form == CODE_FORM_OWN && call_accepts(call, "text/event-stream");
-	call_ready(call, run_act);
+	call_ready(call, cell_act);
 }
 
 static void code_post(struct call *call)
 {
-	run_post(call, CODE_FORM_OWN, NULL);
+	cell_post(call, CODE_FORM_OWN, NULL);
 }
 
-static void context_run(struct call *call)
+static void context_cell_post(struct call *call)
 {
-	run_post(call, CODE_FORM_OWN, call->parameters[1]);
+	cell_post(call, CODE_FORM_OWN, call->parameters[1]);
 }
 
-static void session_run(struct call *call)
+static void session_cell_post(struct call *call)
 {
-	run_post(call, CODE_FORM_SESSION, call->parameters[1]);
+	cell_post(call, CODE_FORM_SESSION, call->parameters[1]);
 }
 
 static void repl_post(struct call *call)
 {
-	run_post(call, CODE_FORM_ONCE, NULL);
+	cell_post(call, CODE_FORM_ONCE, NULL);
 }
 
 /* --- contexts --- */
@@ -256,7 +256,7 @@ static void reply_context(struct call *call, int status, const struct code_conte
 	reply_json(call, status, &writer);
 }
 
-static void created(void *data, struct code_context *context, const struct error *error)
+static void context_created(void *data, struct code_context *context, const struct error *error)
 {
 	struct call *call = data;
 	const struct code_call *code = call->state;
@@ -274,7 +274,8 @@ static void create_act(struct call *call, struct sandbox *sandbox)
 	struct code_call *code = call->state;
 	struct error error;
 	code->spec.principal = &call->principal;
-	if (code_context_create(sandbox, &code->spec, created, call_hold(call), &error) == 0)
+	if (code_context_create(sandbox, &code->spec, context_created, call_hold(call), &error) ==
+	    0)
 		return;
 	reply_error(call, &error);
 	call_release(call);
@@ -292,7 +293,7 @@ static void context_post(struct call *call)
 }
 
 /* The context of this call, or NULL after an error reply. */
-static struct code_context *find(struct call *call)
+static struct code_context *context_find(struct call *call)
 {
 	struct code_context *context;
 	struct error error;
@@ -306,7 +307,7 @@ static struct code_context *find(struct call *call)
 }
 
 /* A list: an object of ours, or a bare array. */
-static void list(struct call *call, bool bare)
+static void contexts_list(struct call *call, bool bare)
 {
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
@@ -328,24 +329,24 @@ static void list(struct call *call, bool bare)
 
 static void contexts_get(struct call *call)
 {
-	list(call, false);
+	contexts_list(call, false);
 }
 
 static void sessions_get(struct call *call)
 {
-	list(call, true);
+	contexts_list(call, true);
 }
 
 static void context_get(struct call *call)
 {
-	struct code_context *context = find(call);
+	struct code_context *context = context_find(call);
 	if (context)
 		reply_context(call, 200, context);
 }
 
 static void context_delete(struct call *call)
 {
-	struct code_context *context = find(call);
+	struct code_context *context = context_find(call);
 	if (!context)
 		return;
 	code_context_delete(context, &call->principal);
@@ -365,7 +366,7 @@ static const struct field cell_query[] = {
 
 static void cell_get(struct call *call)
 {
-	struct code_context *context = find(call);
+	struct code_context *context = context_find(call);
 	const struct code_cell *cell;
 	struct error error;
 	if (!context)
@@ -386,7 +387,7 @@ static void cell_get(struct call *call)
 static void interrupt_act(struct call *call, struct sandbox *sandbox)
 {
 	(void)sandbox;
-	struct code_context *context = find(call);
+	struct code_context *context = context_find(call);
 	if (!context)
 		return;
 	bool interrupted = code_context_interrupt(context);
@@ -401,7 +402,7 @@ static void interrupt_act(struct call *call, struct sandbox *sandbox)
 
 static const struct field nothing_fields[] = {{0}};
 
-static int nothing_asked(struct call *call)
+static int body_check_empty(struct call *call)
 {
 	struct error error;
 	if (call_fields(call, NULL, &error) == 0)
@@ -412,7 +413,7 @@ static int nothing_asked(struct call *call)
 
 static void interrupt_post(struct call *call)
 {
-	if (nothing_asked(call) == 0)
+	if (body_check_empty(call) == 0)
 		call_ready(call, interrupt_act);
 }
 
@@ -420,10 +421,11 @@ static void restart_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
 	(void)sandbox;
-	struct code_context *context = find(call);
+	struct code_context *context = context_find(call);
 	if (!context)
 		return;
-	if (code_context_restart(context, &call->principal, created, call_hold(call), &error) == 0)
+	if (code_context_restart(context, &call->principal, context_created, call_hold(call),
+				 &error) == 0)
 		return;
 	reply_error(call, &error);
 	call_release(call);
@@ -431,7 +433,7 @@ static void restart_act(struct call *call, struct sandbox *sandbox)
 
 static void restart_post(struct call *call)
 {
-	if (nothing_asked(call) == 0)
+	if (body_check_empty(call) == 0)
 		call_ready(call, restart_act);
 }
 
@@ -458,7 +460,7 @@ const struct route code_routes[] = {
     {"GET", SB "/contexts", READ, ROUTE_SANDBOX, contexts_get, NULL, 0},
     {"GET", CONTEXT, READ, ROUTE_SANDBOX, context_get, NULL, 0},
     {"DELETE", CONTEXT, WRITE, ROUTE_SANDBOX, context_delete, NULL, 0},
-    {"POST", CONTEXT "/run", WRITE, ROUTE_SANDBOX | ROUTE_JSON, context_run, NULL, BODY_MAX,
+    {"POST", CONTEXT "/run", WRITE, ROUTE_SANDBOX | ROUTE_JSON, context_cell_post, NULL, BODY_MAX,
      cell_fields},
     {"GET", CONTEXT "/cell", READ, ROUTE_SANDBOX, cell_get, cell_query},
     {"POST", CONTEXT "/interrupt", WRITE, ROUTE_SANDBOX | ROUTE_JSON, interrupt_post, NULL, 0,
@@ -470,7 +472,7 @@ const struct route code_routes[] = {
      context_fields},
     {"GET", SB "/repl/sessions", READ, ROUTE_SANDBOX, sessions_get, NULL, 0},
     {"DELETE", SESSION, WRITE, ROUTE_SANDBOX, context_delete, NULL, 0},
-    {"POST", SESSION "/run", WRITE, ROUTE_SANDBOX | ROUTE_JSON, session_run, NULL, BODY_MAX,
+    {"POST", SESSION "/run", WRITE, ROUTE_SANDBOX | ROUTE_JSON, session_cell_post, NULL, BODY_MAX,
      cell_fields},
     {"GET", "/v1/repl/languages", READ, 0, languages_get, NULL, 0},
     {0},

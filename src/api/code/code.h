@@ -34,7 +34,7 @@ struct code_fields {
 /* A piece of code that a request waits for, or streams. */
 struct code_call {
 	struct call *call;
-	struct foreground_cell *run; /* NULL before its begin and after its end */
+	struct foreground_cell *cell; /* NULL before its begin and after its end */
 	enum code_form form;
 	char context[CALL_PARAMETER_MAX]; /* "": a fresh interpreter */
 	struct code_spec spec;            /* borrows from the body */

@@ -8,7 +8,7 @@
 #include "api/exec/record.h"
 #include "edge/sse.h"
 
-static void emit(struct code_call *code, const char *name, const struct buffer *json)
+static void code_stream_emit(struct code_call *code, const char *name, const struct buffer *json)
 {
 	if (code->call->exchange)
 		code->blocked = !sse_event(code->sse, name, json);
@@ -20,7 +20,8 @@ static void send_piece(struct exec_follower *follower, enum exec_stream stream, 
 	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_piece_event(&writer, data, size, follower->sent[stream - 1]);
-	emit(container_of(follower, struct code_call, follower), stream_name(stream), &buffer);
+	code_stream_emit(container_of(follower, struct code_call, follower), stream_name(stream),
+			 &buffer);
 }
 
 static void send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
@@ -28,14 +29,14 @@ static void send_gap(struct exec_follower *follower, enum exec_stream stream, ui
 	DONE_BUFFER struct buffer buffer = BUFFER(KIB);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_gap_event(&writer, stream, follower->sent[stream - 1], gap);
-	emit(container_of(follower, struct code_call, follower), "gap", &buffer);
+	code_stream_emit(container_of(follower, struct code_call, follower), "gap", &buffer);
 }
 
 /* The cell decides when to read and how far: `running`, `ended` and `failed` are not needed. */
 static const struct exec_emitter code_emitter = {
     .piece_max = EVENT_PIECE_MAX, .characters = true, .piece = send_piece, .gap = send_gap};
 
-static bool pull(struct code_call *code, enum exec_stream stream)
+static bool code_stream_pull(struct code_call *code, enum exec_stream stream)
 {
 	uint64_t end =
 	    code->ended ? code->end[stream - 1] : exec_total(code->follower.exec, stream);
@@ -43,7 +44,7 @@ static bool pull(struct code_call *code, enum exec_stream stream)
 	       exec_follower_pull(&code->follower, stream, end, code->ended);
 }
 
-static void pump(struct code_call *code)
+static void code_stream_pump(struct code_call *code)
 {
 	struct call *call = code->call;
 	struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
@@ -51,14 +52,14 @@ static void pump(struct code_call *code)
 	bool more = sandbox && id_is_set(&code->exec) &&
 		    exec_find(sandbox, code->exec.text, &code->follower.exec, &error) == 0;
 	while (more) {
-		more = pull(code, EXEC_STDOUT);
-		more |= pull(code, EXEC_STDERR);
+		more = code_stream_pull(code, EXEC_STDOUT);
+		more |= code_stream_pull(code, EXEC_STDERR);
 	}
 	if (!code->ended)
 		return;
 	while (!code->blocked && call->exchange && code->event_at < code->event_count) {
 		struct code_event *event = &code->events[code->event_at++];
-		emit(code, event->name, &event->json);
+		code_stream_emit(code, event->name, &event->json);
 	}
 	if (call->exchange && code->event_at == code->event_count && !code->blocked) {
 		sse_end(TAKE_PTR(code->sse));
@@ -74,8 +75,8 @@ static struct buffer *add_event(struct code_call *code, const char *name)
 	return &event->json;
 }
 
-static void begin(struct code_call *code, const struct code_context *context,
-		  const struct code_cell *cell)
+static void code_stream_begin(struct code_call *code, const struct code_context *context,
+			      const struct code_cell *cell)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -90,7 +91,7 @@ static void begin(struct code_call *code, const struct code_context *context,
 	put_uint(&writer, "cell", cell->number);
 	put_text(&writer, "exec_id", context->row.exec.text);
 	put_object_end(&writer);
-	emit(code, "start", &buffer);
+	code_stream_emit(code, "start", &buffer);
 }
 
 /* All results before `count`. */
@@ -108,17 +109,17 @@ void code_stream_changed(struct code_call *code, struct code_context *context,
 {
 	struct call *call = call_hold(code->call);
 	if (call->exchange && !code->sse && cell->state == CELL_RUNNING)
-		begin(code, context, cell);
+		code_stream_begin(code, context, cell);
 	if (call->exchange && code->sse) {
 		send_results(code, context, cell,
 			     MIN(cell->results_shown, cell_result_count(cell)));
-		pump(code);
+		code_stream_pump(code);
 	}
 	/* Live results are sent between the output. */
 	while (call->exchange && code->sse && !code->blocked && !code->ended &&
 	       code->event_at < code->event_count) {
 		struct code_event *event = &code->events[code->event_at++];
-		emit(code, event->name, &event->json);
+		code_stream_emit(code, event->name, &event->json);
 		buffer_done(&event->json);
 	}
 	call_release(call);
@@ -132,7 +133,7 @@ void code_stream_done(struct code_call *code, struct code_context *context,
 		reply_error(call, error);
 	} else if (call->exchange) {
 		if (!code->sse)
-			begin(code, context, cell);
+			code_stream_begin(code, context, cell);
 		code->ended = true;
 		code->end[0] = cell ? cell->out_end : code->follower.sent[0];
 		code->end[1] = cell ? cell->err_end : code->follower.sent[1];
@@ -152,7 +153,7 @@ void code_stream_done(struct code_call *code, struct code_context *context,
 			put_expiry_warning(&writer, &context->sandbox->row);
 			put_object_end(&writer);
 		}
-		pump(code);
+		code_stream_pump(code);
 	}
 	call_release(call);
 }
@@ -165,7 +166,7 @@ void code_stream_drain(struct call *call)
 		return;
 	sse_drained(code->sse);
 	call_hold(call);
-	pump(code);
+	code_stream_pump(code);
 	call_release(call);
 }
 

@@ -25,7 +25,7 @@ enum form {
 	FORM_LINES,  /* the same, one per line (NDJSON) */
 };
 
-struct follow {
+struct exec_events {
 	struct exec_follower follower;
 	struct call *call;
 	struct exec_fields *ask; /* until the start */
@@ -37,34 +37,34 @@ struct follow {
 	bool input_given; /* all of it came with the request */
 };
 
-static void follow_free(void *state)
+static void exec_events_free(void *state)
 {
-	struct follow *follow = state;
-	if (follow->ask)
-		exec_fields_done(follow->ask);
-	free(follow->ask);
-	free(follow);
+	struct exec_events *events = state;
+	if (events->ask)
+		exec_fields_done(events->ask);
+	free(events->ask);
+	free(events);
 }
 
-static void begin_answer(struct follow *follow)
+static void exec_events_begin(struct exec_events *events)
 {
-	struct call *call = follow->call;
-	follow->begun = true;
-	if (follow->form == FORM_LINES)
+	struct call *call = events->call;
+	events->begun = true;
+	if (events->form == FORM_LINES)
 		http_stream_begin(call->exchange, 200, "application/x-ndjson", -1,
 				  &(struct http_header){"Cache-Control", "no-store"}, 1);
 	else
-		follow->sse = sse_begin(call);
+		events->sse = sse_begin(call);
 }
 
-static void end_answer(struct follow *follow)
+static void exec_events_end(struct exec_events *events)
 {
-	struct call *call = follow->call;
-	exec_follower_leave(&follow->follower);
+	struct call *call = events->call;
+	exec_follower_leave(&events->follower);
 	if (!call->exchange)
 		return;
-	if (follow->sse)
-		sse_end(TAKE_PTR(follow->sse));
+	if (events->sse)
+		sse_end(TAKE_PTR(events->sse));
 	else
 		http_stream_end(call->exchange);
 	call_answered(call);
@@ -72,17 +72,18 @@ static void end_answer(struct follow *follow)
 
 /* --- what is sent --- */
 
-static void emit(struct follow *follow, const char *name, const struct json_writer *writer)
+static void exec_events_emit(struct exec_events *events, const char *name,
+			     const struct json_writer *writer)
 {
-	if (!follow->call->exchange || writer->full)
+	if (!events->call->exchange || writer->full)
 		return;
-	if (follow->sse) {
-		follow->blocked = !sse_event(
-		    follow->sse, follow->form == FORM_CHUNKS ? "message" : name, writer->buffer);
+	if (events->sse) {
+		events->blocked = !sse_event(
+		    events->sse, events->form == FORM_CHUNKS ? "message" : name, writer->buffer);
 		return;
 	}
 	if (buffer_append_text(writer->buffer, "\n") == 0)
-		follow->blocked = !http_stream_write(follow->call->exchange, writer->buffer->data,
+		events->blocked = !http_stream_write(events->call->exchange, writer->buffer->data,
 						     writer->buffer->size);
 }
 
@@ -119,10 +120,10 @@ void put_gap_event(struct json_writer *writer, enum exec_stream stream, uint64_t
 static void send_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
 		       size_t size)
 {
-	struct follow *follow = container_of(follower, struct follow, follower);
+	struct exec_events *events = container_of(follower, struct exec_events, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	if (follow->form == FORM_EVENTS) {
+	if (events->form == FORM_EVENTS) {
 		put_piece_event(&writer, data, size, follower->sent[stream - 1]);
 	} else {
 		put_object(&writer, NULL);
@@ -133,35 +134,35 @@ static void send_piece(struct exec_follower *follower, enum exec_stream stream, 
 		put_null(&writer, "duration_ms");
 		put_object_end(&writer);
 	}
-	emit(follow, stream_name(stream), &writer);
+	exec_events_emit(events, stream_name(stream), &writer);
 }
 
 static void send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
 {
-	struct follow *follow = container_of(follower, struct follow, follower);
+	struct exec_events *events = container_of(follower, struct exec_events, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(KIB);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_gap_event(&writer, stream, follower->sent[stream - 1], gap);
-	if (follow->form == FORM_EVENTS)
-		emit(follow, "gap", &writer);
+	if (events->form == FORM_EVENTS)
+		exec_events_emit(events, "gap", &writer);
 }
 
-static void send_start(struct follow *follow)
+static void send_start(struct exec_events *events)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
-	if (follow->form != FORM_EVENTS)
+	if (events->form != FORM_EVENTS)
 		return;
-	put_exec(&writer, NULL, follow->follower.exec);
-	emit(follow, "start", &writer);
+	put_exec(&writer, NULL, events->follower.exec);
+	exec_events_emit(events, "start", &writer);
 }
 
-static void send_error(struct follow *follow, const struct error *error)
+static void send_error(struct exec_events *events, const struct error *error)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_error(&writer, error, follow->call->request_id);
-	emit(follow, "error", &writer);
+	put_error(&writer, error, events->call->request_id);
+	exec_events_emit(events, "error", &writer);
 }
 
 void put_timed_out(struct json_writer *writer, const struct exec_row *row)
@@ -174,15 +175,15 @@ void put_timed_out(struct json_writer *writer, const struct exec_row *row)
 
 /* A time-out is an error with all members of an exit, so that both kinds of clients understand
  * it. */
-static const char *put_last(struct follow *follow, struct json_writer *writer,
+static const char *put_last(struct exec_events *events, struct json_writer *writer,
 			    const struct left_process *processes, size_t count)
 {
-	const struct exec *exec = follow->follower.exec;
+	const struct exec *exec = events->follower.exec;
 	bool timed_out = exec->row.end == EXEC_END_TIMED_OUT;
 	put_object(writer, NULL);
 	if (timed_out) {
 		put_timed_out(writer, &exec->row);
-		put_text(writer, "request_id", follow->call->request_id);
+		put_text(writer, "request_id", events->call->request_id);
 		put_bool(writer, "retryable", false);
 	}
 	put_exec_members(writer, &exec->row);
@@ -194,9 +195,9 @@ static const char *put_last(struct follow *follow, struct json_writer *writer,
 	return timed_out ? "error" : "exit";
 }
 
-static void put_last_chunk(struct follow *follow, struct json_writer *writer)
+static void put_last_chunk(struct exec_events *events, struct json_writer *writer)
 {
-	const struct exec_row *row = &follow->follower.exec->row;
+	const struct exec_row *row = &events->follower.exec->row;
 	put_object(writer, NULL);
 	put_text(writer, "stream", "stdout");
 	put_text(writer, "data", "");
@@ -208,20 +209,20 @@ static void put_last_chunk(struct follow *follow, struct json_writer *writer)
 	put_object_end(writer);
 }
 
-static void finished(void *data, const struct left_process *processes, size_t count)
+static void exec_events_finished(void *data, const struct left_process *processes, size_t count)
 {
-	struct follow *follow = data;
-	struct call *call = follow->call;
-	if (call->exchange && follow->follower.exec) {
+	struct exec_events *events = data;
+	struct call *call = events->call;
+	if (call->exchange && events->follower.exec) {
 		DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
 		struct json_writer writer = json_writer_on(&buffer);
 		const char *name = "exit";
-		if (follow->form == FORM_EVENTS)
-			name = put_last(follow, &writer, processes, count);
+		if (events->form == FORM_EVENTS)
+			name = put_last(events, &writer, processes, count);
 		else
-			put_last_chunk(follow, &writer);
-		emit(follow, name, &writer);
-		end_answer(follow);
+			put_last_chunk(events, &writer);
+		exec_events_emit(events, name, &writer);
+		exec_events_end(events);
 	}
 	call_release(call);
 }
@@ -231,33 +232,34 @@ static void finished(void *data, const struct left_process *processes, size_t co
 static void events_ended(struct exec_follower *follower)
 {
 	call_hold(follower->call);
-	exec_finish(follower->exec, finished, container_of(follower, struct follow, follower));
+	exec_finish(follower->exec, exec_events_finished,
+		    container_of(follower, struct exec_events, follower));
 }
 
 static void events_running(struct exec_follower *follower)
 {
-	struct follow *follow = container_of(follower, struct follow, follower);
+	struct exec_events *events = container_of(follower, struct exec_events, follower);
 	struct error error;
-	if (!follow->begun) {
-		begin_answer(follow);
-		send_start(follow);
+	if (!events->begun) {
+		exec_events_begin(events);
+		send_start(events);
 	}
-	if (follow->owner && follow->input_given && stdin_lost(follower->exec, &error)) {
+	if (events->owner && events->input_given && stdin_lost(follower->exec, &error)) {
 		/* The feed cancels the exec; this answers its client. */
-		send_error(follow, &error);
-		end_answer(follow);
+		send_error(events, &error);
+		exec_events_end(events);
 	}
 }
 
 static void events_failed(struct exec_follower *follower, const struct error *error)
 {
-	struct follow *follow = container_of(follower, struct follow, follower);
-	if (!follow->begun) {
-		reply_error(follow->call, error);
+	struct exec_events *events = container_of(follower, struct exec_events, follower);
+	if (!events->begun) {
+		reply_error(events->call, error);
 		return;
 	}
-	send_error(follow, error);
-	end_answer(follow);
+	send_error(events, error);
+	exec_events_end(events);
 }
 
 static const struct exec_emitter events_emitter = {.piece_max = EVENT_PIECE_MAX,
@@ -268,57 +270,57 @@ static const struct exec_emitter events_emitter = {.piece_max = EVENT_PIECE_MAX,
 						   .ended = events_ended,
 						   .failed = events_failed};
 
-static void drain(struct call *call)
+static void exec_events_drained(struct call *call)
 {
-	struct follow *follow = call->state;
-	follow->blocked = false;
-	if (follow->sse)
-		sse_drained(follow->sse);
-	exec_follower_pump(&follow->follower);
+	struct exec_events *events = call->state;
+	events->blocked = false;
+	if (events->sse)
+		sse_drained(events->sse);
+	exec_follower_pump(&events->follower);
 }
 
-static void gone(struct call *call)
+static void exec_events_gone(struct call *call)
 {
-	struct follow *follow = call->state;
-	struct exec *exec = follow->follower.exec;
-	sse_drop(TAKE_PTR(follow->sse));
-	exec_follower_leave(&follow->follower);
-	if (exec && follow->owner)
+	struct exec_events *events = call->state;
+	struct exec *exec = events->follower.exec;
+	sse_drop(TAKE_PTR(events->sse));
+	exec_follower_leave(&events->follower);
+	if (exec && events->owner)
 		exec_cancel(exec, NULL);
 }
 
-static void watch(struct follow *follow, struct exec *exec)
+static void exec_events_watch(struct exec_events *events, struct exec *exec)
 {
-	struct call *call = follow->call;
-	call->stream.on_drain = drain;
-	call->on_gone = gone;
-	exec_follower_begin(&follow->follower, exec);
+	struct call *call = events->call;
+	call->stream.on_drain = exec_events_drained;
+	call->on_gone = exec_events_gone;
+	exec_follower_begin(&events->follower, exec);
 }
 
 /* --- running one --- */
 
-static void act(struct call *call, struct sandbox *sandbox)
+static void exec_events_act(struct call *call, struct sandbox *sandbox)
 {
-	struct follow *follow = call->state;
-	struct exec_fields *ask = follow->ask;
+	struct exec_events *events = call->state;
+	struct exec_fields *ask = events->ask;
 	struct exec *exec;
 	struct error error;
 	ask->spec.principal = &call->principal;
 	/* A detached command must not wait for a reader. */
-	if (follow->owner)
+	if (events->owner)
 		ask->spec.flags |= EXEC_LOSSLESS;
 	if (exec_start(sandbox, &ask->spec, &exec, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	follow->follower.watcher.consumes = follow->owner;
-	watch(follow, exec);
+	events->follower.watcher.consumes = events->owner;
+	exec_events_watch(events, exec);
 	if (ask->stdin_kind == STDIN_GIVEN)
 		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
-	follow->input_given = ask->stdin_kind == STDIN_GIVEN;
+	events->input_given = ask->stdin_kind == STDIN_GIVEN;
 	/* A stream may be open for hours: it keeps no more than it needs. */
 	exec_fields_done(ask);
-	free(TAKE_PTR(follow->ask));
+	free(TAKE_PTR(events->ask));
 	json_decref(call->body);
 	call->body = NULL;
 }
@@ -338,33 +340,33 @@ static enum form form_of(struct call *call, const char *format)
 							  : FORM_EVENTS;
 }
 
-static struct follow *follow_new(struct call *call)
+static struct exec_events *exec_events_new(struct call *call)
 {
-	struct follow *follow = calloc(1, sizeof(*follow));
-	if (!follow)
+	struct exec_events *events = calloc(1, sizeof(*events));
+	if (!events)
 		abort();
-	follow->call = call;
-	follow->follower = (struct exec_follower){
-	    .call = call, .emitter = &events_emitter, .blocked = &follow->blocked};
-	call->state = follow;
-	call->state_free = follow_free;
-	return follow;
+	events->call = call;
+	events->follower = (struct exec_follower){
+	    .call = call, .emitter = &events_emitter, .blocked = &events->blocked};
+	call->state = events;
+	call->state_free = exec_events_free;
+	return events;
 }
 
 void exec_stream_post(struct call *call)
 {
-	struct follow *follow = follow_new(call);
+	struct exec_events *events = exec_events_new(call);
 	struct exec_stream_query query = {0};
 	struct error error;
-	follow->ask = calloc(1, sizeof(*follow->ask));
-	if (!follow->ask)
+	events->ask = calloc(1, sizeof(*events->ask));
+	if (!events->ask)
 		abort();
 	int result = call_query(call, &query, &error);
 	if (result == 0)
-		result = call_fields(call, follow->ask, &error);
+		result = call_fields(call, events->ask, &error);
 	if (result == 0)
-		result = exec_fields_check(follow->ask, FIELDS_REST, &error);
-	if (result == 0 && follow->ask->background)
+		result = exec_fields_check(events->ask, FIELDS_REST, &error);
+	if (result == 0 && events->ask->background)
 		result = error_set(&error, ERROR_INVALID,
 				   "of a stream, `background` is the query parameter `detach=1`");
 	if (result == 0 && call_idempotency_key(call))
@@ -374,9 +376,9 @@ void exec_stream_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	follow->form = form_of(call, query.format);
-	follow->owner = !query.detach;
-	call_ready(call, act);
+	events->form = form_of(call, query.format);
+	events->owner = !query.detach;
+	call_ready(call, exec_events_act);
 }
 
 /* --- following one that is there --- */
@@ -384,17 +386,17 @@ void exec_stream_post(struct call *call)
 void exec_events_follow(struct call *call, struct exec *exec, const char *format, bool out,
 			bool err, uint64_t from_out, uint64_t from_err)
 {
-	struct follow *follow = follow_new(call);
-	follow->form = form_of(call, format);
-	follow->follower.sent[0] = from_out;
-	follow->follower.sent[1] = from_err;
+	struct exec_events *events = exec_events_new(call);
+	events->form = form_of(call, format);
+	events->follower.sent[0] = from_out;
+	events->follower.sent[1] = from_err;
 	/* As for a raw follower: see output.c. */
-	follow->follower.watcher.consumes = !exec_has_consumer(exec);
-	follow->follower.watcher.only = out && err ? 0 : out ? EXEC_STDOUT : EXEC_STDERR;
-	watch(follow, exec);
+	events->follower.watcher.consumes = !exec_has_consumer(exec);
+	events->follower.watcher.only = out && err ? 0 : out ? EXEC_STDOUT : EXEC_STDERR;
+	exec_events_watch(events, exec);
 	if (out)
-		exec_watcher_consumed(&follow->follower.watcher, EXEC_STDOUT, from_out);
+		exec_watcher_consumed(&events->follower.watcher, EXEC_STDOUT, from_out);
 	if (err)
-		exec_watcher_consumed(&follow->follower.watcher, EXEC_STDERR, from_err);
-	exec_follower_changed(&follow->follower);
+		exec_watcher_consumed(&events->follower.watcher, EXEC_STDERR, from_err);
+	exec_follower_changed(&events->follower);
 }

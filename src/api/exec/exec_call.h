@@ -34,7 +34,7 @@ void put_exec_result(struct json_writer *writer, struct exec *exec, uint64_t ans
 /* stream.c. Called when the sandbox is ready. */
 void exec_stream_begin(struct call *call, struct sandbox *sandbox);
 
-/* repeat.c. A command with an Idempotency-Key runs once: a repeated request gets the answer about
+/* replay.c. A command with an Idempotency-Key runs once: a repeated request gets the answer about
  * the same command, and waits for its end if the first one did. 0: continue (exec->request is set);
  * 1: it is, or will be, answered; -1. */
-NODISCARD int exec_repeat(struct call *call, struct exec_call *exec, struct error *error);
+NODISCARD int exec_replay(struct call *call, struct exec_call *exec, struct error *error);

@@ -152,7 +152,7 @@ static void exec_call_begin(struct call *call, bool background, bool stream)
 		    error_set(&error, ERROR_INVALID, "descriptors are for `mounts` of a create");
 	/* Unless a request with the same key has begun it. */
 	else if (call_idempotency_key(call))
-		result = exec_repeat(call, exec_call, &error);
+		result = exec_replay(call, exec_call, &error);
 	if (result < 0)
 		reply_error(call, &error);
 	else if (result == 0)

@@ -55,7 +55,7 @@ static void timer_closed(uv_handle_t *handle)
 	call_release(logs->call);
 }
 
-static void finish(struct logs *logs)
+static void logs_finish(struct logs *logs)
 {
 	if (logs->over)
 		return;
@@ -65,16 +65,16 @@ static void finish(struct logs *logs)
 	uv_close((uv_handle_t *)&logs->timer, timer_closed);
 }
 
-static void again(struct logs *logs)
+static void logs_read_later(struct logs *logs)
 {
 	if (!logs->over)
 		work_wait(&logs->work, logs->call->share);
 }
 
-static void fail(struct logs *logs, const struct error *error)
+static void logs_fail(struct logs *logs, const struct error *error)
 {
 	struct call *call = logs->call;
-	finish(logs);
+	logs_finish(logs);
 	if (!logs->sse) {
 		reply_error(call, error);
 		return;
@@ -154,7 +154,7 @@ static void reply_page(struct logs *logs, bool more)
 	if (!logs->full)
 		take_cursor(logs);
 	bool fits = logs->cursor.size > 0;
-	finish(logs);
+	logs_finish(logs);
 	if (!call->exchange)
 		return;
 	if (logs->text) {
@@ -177,7 +177,7 @@ static bool page_full(const struct logs *logs)
 }
 
 /* Reads as much as one piece of work allows. */
-static void read_on(struct logs *logs)
+static void logs_read_on(struct logs *logs)
 {
 	int64_t work = PIECE_WORK;
 	enum log_result result = LOG_LINE;
@@ -202,48 +202,48 @@ static void read_on(struct logs *logs)
 		result = log_reader_next(logs->reader, &line, &work, &error);
 	logs->searched += (uint64_t)(PIECE_WORK - work);
 	if (result == LOG_FAILED)
-		fail(logs, &error);
+		logs_fail(logs, &error);
 	else if (!logs->follow && (result == LOG_NONE || (logs->full && result == LOG_LINE) ||
 				   logs->searched > SEARCH_MAX))
 		reply_page(logs, result != LOG_NONE);
 	else if (result == LOG_AGAIN)
-		again(logs);
+		logs_read_later(logs);
 	else if (result == LOG_NONE)
 		log_reader_rest(logs->reader);
 }
 
-static void on_turn(struct work *work)
+static void logs_turn_come(struct work *work)
 {
 	struct logs *logs = container_of(work, struct logs, work);
 	struct call *call = call_hold(logs->call);
 	if (!logs->over && !logs->blocked)
-		read_on(logs);
+		logs_read_on(logs);
 	call_release(call);
 }
 
 /* --- following --- */
 
-static void gathered(uv_timer_t *timer)
+static void logs_gathered(uv_timer_t *timer)
 {
 	struct logs *logs = container_of(timer, struct logs, timer);
 	if (!logs->blocked)
-		again(logs);
+		logs_read_later(logs);
 }
 
-static void changed(struct exec_listener *listener, struct exec *exec)
+static void logs_exec_changed(struct exec_listener *listener, struct exec *exec)
 {
 	struct logs *logs = container_of(listener, struct logs, listener);
 	(void)exec;
 	/* A command that begins, prints and ends causes three notifications and one read. */
 	if (!logs->over && !logs->blocked && !uv_is_active((uv_handle_t *)&logs->timer))
-		uv_timer_start(&logs->timer, gathered, GATHER_MS, 0);
+		uv_timer_start(&logs->timer, logs_gathered, GATHER_MS, 0);
 }
 
-static void forgotten(struct exec_listener *listener)
+static void logs_forgotten(struct exec_listener *listener)
 {
 	struct logs *logs = container_of(listener, struct logs, listener);
 	struct call *call = logs->call;
-	finish(logs);
+	logs_finish(logs);
 	if (logs->sse) {
 		sse_end(TAKE_PTR(logs->sse));
 		call_answered(call);
@@ -254,20 +254,20 @@ static void forgotten(struct exec_listener *listener)
 	reply_error(call, &error);
 }
 
-static void drain(struct call *call)
+static void logs_drained(struct call *call)
 {
 	struct logs *logs = call->state;
 	logs->blocked = false;
 	if (logs->sse)
 		sse_drained(logs->sse);
-	again(logs);
+	logs_read_later(logs);
 }
 
-static void gone(struct call *call)
+static void logs_gone(struct call *call)
 {
 	struct logs *logs = call->state;
 	sse_drop(TAKE_PTR(logs->sse));
-	finish(logs);
+	logs_finish(logs);
 }
 
 /* --- what is asked for --- */
@@ -325,7 +325,8 @@ static int parse_filter(const struct logs *logs, struct log_filter *filter, stru
 	return 0;
 }
 
-static int parse(struct call *call, struct logs *logs, struct sandbox *sandbox, struct error *error)
+static int logs_parse(struct call *call, struct logs *logs, struct sandbox *sandbox,
+		      struct error *error)
 {
 	struct log_filter filter = {0};
 	struct exec *exec;
@@ -363,7 +364,7 @@ void logs_get(struct call *call)
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
-	if (parse(call, logs, sandbox, &error) < 0) {
+	if (logs_parse(call, logs, sandbox, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -371,12 +372,12 @@ void logs_get(struct call *call)
 	logs->page = BUFFER(REPLY_MAX);
 	call_hold(call);
 	uv_timer_init(call->core->loop, &logs->timer);
-	logs->work.run = on_turn;
-	logs->listener.changed = changed;
-	logs->listener.forgotten = forgotten;
+	logs->work.run = logs_turn_come;
+	logs->listener.changed = logs_exec_changed;
+	logs->listener.forgotten = logs_forgotten;
 	list_init(&logs->listener.link);
-	call->stream.on_drain = drain;
-	call->on_gone = gone;
+	call->stream.on_drain = logs_drained;
+	call->on_gone = logs_gone;
 	exec_listen(sandbox, &logs->listener);
 	if (logs->follow) {
 		logs->sse = sse_begin(call);

@@ -5,16 +5,16 @@
 
 #include "api/exec/record.h"
 #include "api/routes.h"
-#include "api/sandbox/ask.h"
+#include "api/sandbox/create_fields.h"
 #include "core/exec/oneshot.h"
 #include "edge/exec_fields.h"
 #include "edge/idempotency.h"
 #include "proto/tiers.h"
 
-struct one_run {
+struct oneshot_call {
 	struct call *call; /* held by the oneshot's callback */
 	struct exec_fields exec;
-	struct sandbox_ask sandbox;
+	struct create_fields sandbox;
 	struct idempotent *request;
 	struct oneshot *oneshot;
 	struct buffer answer;
@@ -22,56 +22,56 @@ struct one_run {
 	struct id sandbox_id, exec_id;
 };
 
-static void run_free(void *state)
+static void oneshot_call_free(void *state)
 {
-	struct one_run *run = state;
-	exec_fields_done(&run->exec);
-	sandbox_ask_done(&run->sandbox);
-	idempotency_end(run->request, false);
-	buffer_done(&run->answer);
-	free(run);
+	struct oneshot_call *oneshot_call = state;
+	exec_fields_done(&oneshot_call->exec);
+	create_fields_done(&oneshot_call->sandbox);
+	idempotency_end(oneshot_call->request, false);
+	buffer_done(&oneshot_call->answer);
+	free(oneshot_call);
 }
 
 /* `timeout_seconds` is the command's: its sandbox lives a little longer. */
 static const struct field run_fields[] = {
-    {"timeout_seconds", FIELD_NUMBER_AT(struct one_run, exec.timeout_seconds),
+    {"timeout_seconds", FIELD_NUMBER_AT(struct oneshot_call, exec.timeout_seconds),
      .max = EXEC_TIMEOUT_MAX,
      .rest = "Of the command; 600 unless said. Its sandbox lives a little longer."},
-    {"stdin", FIELD_ANY_AT(struct one_run, exec.input), .shape = "\"type\":\"string\""},
-    {FIELD_ROWS_AT(struct one_run, exec, struct exec_fields), .inner = exec_fields,
+    {"stdin", FIELD_ANY_AT(struct oneshot_call, exec.input), .shape = "\"type\":\"string\""},
+    {FIELD_ROWS_AT(struct oneshot_call, exec, struct exec_fields), .inner = exec_fields,
      .words = "timeout_seconds,stdin,tty,rows,cols,lossless,background"},
-    {FIELD_ROWS_AT(struct one_run, sandbox.fields, struct sandbox_fields),
+    {FIELD_ROWS_AT(struct oneshot_call, sandbox.fields, struct sandbox_fields),
      .inner = sandbox_create_fields, .words = "timeout_seconds,env"},
     {0},
 };
 
-static int run_parse(struct call *call, struct one_run *run, struct error *error)
+static int run_parse(struct call *call, struct oneshot_call *oneshot_call, struct error *error)
 {
-	if (call_fields(call, run, error) < 0 ||
-	    exec_fields_check(&run->exec, FIELDS_REST, error) < 0 ||
-	    sandbox_ask_check(call, &run->sandbox, error) < 0)
+	if (call_fields(call, oneshot_call, error) < 0 ||
+	    exec_fields_check(&oneshot_call->exec, FIELDS_REST, error) < 0 ||
+	    sandbox_ask_check(call, &oneshot_call->sandbox, error) < 0)
 		return -1;
-	if (run->exec.stdin_kind == STDIN_OPEN)
+	if (oneshot_call->exec.stdin_kind == STDIN_OPEN)
 		return error_set(error, ERROR_INVALID,
 				 "`stdin: true` needs a sandbox that stays: create one");
-	struct sandbox_spec *spec = &run->sandbox.fields.spec;
-	spec->timeout_seconds = oneshot_life(call->core, &run->exec.spec.timeout_ms);
+	struct sandbox_spec *spec = &oneshot_call->sandbox.fields.spec;
+	spec->timeout_seconds = oneshot_life(call->core, &oneshot_call->exec.spec.timeout_ms);
 	spec->timeout_set = true;
 	return 0;
 }
 
 /* The sandbox still exists: the answer is written now and sent after the removal. */
-static void ran(void *data, const struct oneshot_result *result)
+static void oneshot_ran(void *data, const struct oneshot_result *result)
 {
-	struct one_run *run = data;
-	struct json_writer *writer = &run->writer;
-	run->sandbox_id = result->sandbox->row.id;
-	run->exec_id = result->exec->row.id;
-	run->answer = BUFFER(REPLY_MAX);
-	*writer = json_writer_on(&run->answer);
+	struct oneshot_call *oneshot_call = data;
+	struct json_writer *writer = &oneshot_call->writer;
+	oneshot_call->sandbox_id = result->sandbox->row.id;
+	oneshot_call->exec_id = result->exec->row.id;
+	oneshot_call->answer = BUFFER(REPLY_MAX);
+	*writer = json_writer_on(&oneshot_call->answer);
 	put_object(writer, NULL);
 	put_exec_members(writer, &result->exec->row);
-	put_exec_output(writer, result->exec, run->exec.answer_max);
+	put_exec_output(writer, result->exec, oneshot_call->exec.answer_max);
 	put_left_running(writer, result->left, result->left_count);
 	put_text(writer, "isolation", tier_name((enum tier)result->sandbox->row.tier));
 	put_text(writer, "boot_mode", boot_mode_name(result->sandbox->row.boot_origin));
@@ -82,36 +82,38 @@ static void ran(void *data, const struct oneshot_result *result)
 	put_object_end(writer);
 }
 
-static void done(void *data, const struct error *error)
+static void oneshot_done(void *data, const struct error *error)
 {
-	struct one_run *run = data;
-	struct call *call = run->call;
+	struct oneshot_call *oneshot_call = data;
+	struct call *call = oneshot_call->call;
 	struct error failed;
-	run->oneshot = NULL;
-	if (!error && run->request &&
-	    idempotency_record(run->request, &run->sandbox_id, &run->exec_id, run->answer.data,
-			       run->writer.full ? 0 : run->answer.size, &failed) < 0)
+	oneshot_call->oneshot = NULL;
+	if (!error && oneshot_call->request &&
+	    idempotency_record(oneshot_call->request, &oneshot_call->sandbox_id,
+			       &oneshot_call->exec_id, oneshot_call->answer.data,
+			       oneshot_call->writer.full ? 0 : oneshot_call->answer.size,
+			       &failed) < 0)
 		error = &failed;
-	idempotency_end(TAKE_PTR(run->request), !error);
+	idempotency_end(TAKE_PTR(oneshot_call->request), !error);
 	if (error)
 		reply_error(call, error);
 	else
-		reply_json(call, 200, &run->writer);
+		reply_json(call, 200, &oneshot_call->writer);
 	call_release(call);
 }
 
-static void gone(struct call *call)
+static void oneshot_gone(struct call *call)
 {
-	struct one_run *run = call->state;
-	if (!run->oneshot)
+	struct oneshot_call *oneshot_call = call->state;
+	if (!oneshot_call->oneshot)
 		return;
-	oneshot_cancel(TAKE_PTR(run->oneshot), NULL);
+	oneshot_cancel(TAKE_PTR(oneshot_call->oneshot), NULL);
 	call_release(call);
 }
 
 /* The answer of the first request. Its sandbox and its output are gone, except the stored part of
  * the answer. */
-static void replay(struct call *call, struct request_row *row)
+static void oneshot_replay(struct call *call, struct request_row *row)
 {
 	struct error error;
 	if (!row->answer) {
@@ -129,22 +131,24 @@ static void replay(struct call *call, struct request_row *row)
 	reply_replayed(call, 200, &writer);
 }
 
-static void run_post(struct call *call)
+static void oneshot_post(struct call *call)
 {
-	static const struct oneshot_callbacks callbacks = {.ran = ran, .done = done};
+	static const struct oneshot_callbacks callbacks = {.ran = oneshot_ran,
+							   .done = oneshot_done};
 	struct request_row row = {0};
 	struct error error;
-	struct one_run *run = calloc(1, sizeof(*run));
-	if (!run)
+	struct oneshot_call *oneshot_call = calloc(1, sizeof(*oneshot_call));
+	if (!oneshot_call)
 		abort();
-	run->call = call;
-	call->state = run;
-	call->state_free = run_free;
-	int found = run_parse(call, run, &error) < 0
-			? -1
-			: idempotent_begin(call, "run", "/v1/run", &run->request, &row, &error);
+	oneshot_call->call = call;
+	call->state = oneshot_call;
+	call->state_free = oneshot_call_free;
+	int found =
+	    run_parse(call, oneshot_call, &error) < 0
+		? -1
+		: idempotent_begin(call, "run", "/v1/run", &oneshot_call->request, &row, &error);
 	if (found > 0) {
-		replay(call, &row);
+		oneshot_replay(call, &row);
 		return;
 	}
 	if (found < 0) {
@@ -152,16 +156,17 @@ static void run_post(struct call *call)
 		return;
 	}
 	call_hold(call);
-	call->on_gone = gone;
-	if (oneshot_start(call->core, &call->principal, &run->sandbox.fields.spec, &run->exec.spec,
-			  TAKE_PTR(run->exec.stdin_data), run->exec.stdin_size, &callbacks, run,
-			  &run->oneshot, &error) < 0) {
+	call->on_gone = oneshot_gone;
+	if (oneshot_start(call->core, &call->principal, &oneshot_call->sandbox.fields.spec,
+			  &oneshot_call->exec.spec, TAKE_PTR(oneshot_call->exec.stdin_data),
+			  oneshot_call->exec.stdin_size, &callbacks, oneshot_call,
+			  &oneshot_call->oneshot, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
 }
 
 const struct route run_routes[] = {
-    {"POST", "/v1/run", WRITE, ROUTE_UNBOUND | ROUTE_JSON, run_post, .body = run_fields},
+    {"POST", "/v1/run", WRITE, ROUTE_UNBOUND | ROUTE_JSON, oneshot_post, .body = run_fields},
     {0},
 };

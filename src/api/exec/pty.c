@@ -71,7 +71,7 @@ static void pty_free(void *state)
 }
 
 /* This client leaves. The last one to leave hangs up, unless it said otherwise. */
-static void leave(struct pty *pty, const struct principal *principal)
+static void pty_leave(struct pty *pty, const struct principal *principal)
 {
 	struct exec *exec = pty->follower.exec;
 	if (!exec)
@@ -111,7 +111,7 @@ static void pty_ended(struct exec_follower *follower)
 	put_exec_members(&writer, &follower->exec->row);
 	put_object_end(&writer);
 	send_json(pty, &writer);
-	leave(pty, NULL);
+	pty_leave(pty, NULL);
 	web_socket_close(&pty->socket, WEBSOCKET_NORMAL, "the command has ended");
 }
 
@@ -158,7 +158,7 @@ static void take_input(struct pty *pty, const char *data, size_t size)
 		pump_input(pty);
 		return;
 	}
-	leave(pty, &pty->call->principal);
+	pty_leave(pty, &pty->call->principal);
 	web_socket_close(&pty->socket, WEBSOCKET_TOO_BIG, "more was typed than is taken");
 }
 
@@ -199,7 +199,7 @@ static int take_text(struct pty *pty, const char *data, size_t size, struct erro
 }
 
 /* The client typed: wakes a sleeping sandbox, and the input waits in the terminal. */
-static void touch(struct sandbox *sandbox, const struct principal *principal)
+static void sandbox_keep_awake(struct sandbox *sandbox, const struct principal *principal)
 {
 	struct error error;
 	if (sandbox->row.state == SANDBOX_RUNNING)
@@ -220,7 +220,7 @@ static void pty_message(struct web_socket *socket, bool text, const char *data, 
 		send_error(pty, &error);
 		return;
 	}
-	touch(pty->follower.exec->sandbox, &pty->call->principal);
+	sandbox_keep_awake(pty->follower.exec->sandbox, &pty->call->principal);
 	if (!text) {
 		take_input(pty, data, size);
 	} else if (take_text(pty, data, size, &error) < 0) {
@@ -235,7 +235,7 @@ static void pty_drained(struct web_socket *socket)
 
 static void pty_closed(struct web_socket *socket, const struct principal *principal)
 {
-	leave((struct pty *)socket, principal);
+	pty_leave((struct pty *)socket, principal);
 }
 
 static const struct web_socket_handlers pty_handlers = {pty_message, pty_drained, pty_closed};
@@ -274,18 +274,18 @@ static const struct exec_emitter pty_emitter = {.piece_max = PIECE,
 						.ended = pty_ended,
 						.failed = pty_failed};
 
-static void gone_early(struct call *call)
+static void pty_gone_early(struct call *call)
 {
-	leave(call->state, NULL);
+	pty_leave(call->state, NULL);
 }
 
-static void watch(struct pty *pty, struct exec *exec)
+static void pty_watch(struct pty *pty, struct exec *exec)
 {
-	pty->call->on_gone = gone_early;
+	pty->call->on_gone = pty_gone_early;
 	exec_follower_begin(&pty->follower, exec);
 }
 
-static void act_begin(struct call *call, struct sandbox *sandbox)
+static void pty_begin_act(struct call *call, struct sandbox *sandbox)
 {
 	struct pty *pty = call->state;
 	struct exec *exec;
@@ -306,7 +306,7 @@ static void act_begin(struct call *call, struct sandbox *sandbox)
 	if (exec_start(sandbox, &spec, &exec, &error) < 0)
 		reply_error(call, &error);
 	else
-		watch(pty, exec);
+		pty_watch(pty, exec);
 }
 
 /* Where a replay begins: after a line end, so that no escape sequence and no character is cut, else
@@ -325,7 +325,7 @@ static uint64_t replay_start(struct exec *exec, uint64_t wanted)
 	return start + gap + (line ? (uint64_t)(line - data) + 1 : utf8_rest(data, (size_t)size));
 }
 
-static void attach(struct pty *pty, struct sandbox *sandbox, const char *id)
+static void pty_attach(struct pty *pty, struct sandbox *sandbox, const char *id)
 {
 	struct call *call = pty->call;
 	struct exec *exec;
@@ -344,24 +344,24 @@ static void attach(struct pty *pty, struct sandbox *sandbox, const char *id)
 		reply_error(call, &error);
 		return;
 	}
-	watch(pty, exec);
+	pty_watch(pty, exec);
 	pty->follower.sent[0] = replay_start(exec, pty->replay);
 	if (pty->rows && pty->columns && !pty->read_only && !exec_ended(exec) &&
 	    exec_resize(exec, pty->rows, pty->columns, &error) < 0) {
-		leave(pty, &call->principal);
+		pty_leave(pty, &call->principal);
 		reply_error(call, &error);
 		return;
 	}
 	exec_follower_changed(&pty->follower);
 }
 
-static void act_attach(struct call *call, struct sandbox *sandbox)
+static void pty_attach_act(struct call *call, struct sandbox *sandbox)
 {
 	struct pty *pty = call->state;
-	attach(pty, sandbox, pty->job ? pty->job : call->parameters[1]);
+	pty_attach(pty, sandbox, pty->job ? pty->job : call->parameters[1]);
 }
 
-static int parse(struct call *call, struct pty *pty, struct error *error)
+static int pty_parse(struct call *call, struct pty *pty, struct error *error)
 {
 	if (web_socket_check(call, error) < 0 || call_query(call, pty, error) < 0)
 		return -1;
@@ -389,7 +389,7 @@ void exec_pty_get(struct call *call)
 {
 	struct pty *pty = pty_new(call);
 	struct error error;
-	if (parse(call, pty, &error) < 0) {
+	if (pty_parse(call, pty, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -400,7 +400,7 @@ void exec_pty_get(struct call *call)
 		pty->rows = ROWS_DEFAULT;
 	if (!pty->job && !pty->columns)
 		pty->columns = COLUMNS_DEFAULT;
-	call_ready(call, pty->job ? act_attach : act_begin);
+	call_ready(call, pty->job ? pty_attach_act : pty_begin_act);
 }
 
 void exec_tty_get(struct call *call)
@@ -408,16 +408,16 @@ void exec_tty_get(struct call *call)
 	struct pty *pty = pty_new(call);
 	struct error error;
 	pty->detach = true;
-	if (parse(call, pty, &error) < 0) {
+	if (pty_parse(call, pty, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	/* Watching wakes nothing. */
 	if (!pty->read_only) {
-		call_ready(call, act_attach);
+		call_ready(call, pty_attach_act);
 		return;
 	}
 	struct sandbox *sandbox = call_sandbox(call);
 	if (sandbox)
-		act_attach(call, sandbox);
+		pty_attach_act(call, sandbox);
 }

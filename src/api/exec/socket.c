@@ -45,27 +45,27 @@ static const struct field message_fields[] = {
 };
 
 /* A command under way. */
-struct item {
+struct socket_exec {
 	struct list link;
 	struct multiplex *multiplex;
 	struct exec_follower follower;
 	char id[ID_MAX + 1];
 };
 
-static void item_free(struct item *item)
+static void socket_exec_free(struct socket_exec *socket_exec)
 {
-	exec_follower_leave(&item->follower);
-	list_remove(&item->link);
-	item->multiplex->count--;
-	free(item);
+	exec_follower_leave(&socket_exec->follower);
+	list_remove(&socket_exec->link);
+	socket_exec->multiplex->count--;
+	free(socket_exec);
 }
 
-static struct item *item_find(struct multiplex *multiplex, const char *id)
+static struct socket_exec *socket_exec_find(struct multiplex *multiplex, const char *id)
 {
 	list_each (&multiplex->items, node) {
-		struct item *item = list_entry(node, struct item, link);
-		if (strcmp(item->id, id) == 0)
-			return item;
+		struct socket_exec *socket_exec = list_entry(node, struct socket_exec, link);
+		if (strcmp(socket_exec->id, id) == 0)
+			return socket_exec;
 	}
 	return NULL;
 }
@@ -94,49 +94,49 @@ static void send_error(struct multiplex *multiplex, const char *id, const struct
 	send_json(multiplex, &writer);
 }
 
-static void item_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
-		       size_t size)
+static void socket_exec_piece(struct exec_follower *follower, enum exec_stream stream,
+			      const char *data, size_t size)
 {
-	struct item *item = container_of(follower, struct item, follower);
+	struct socket_exec *socket_exec = container_of(follower, struct socket_exec, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
-	put_text(&writer, "id", item->id);
+	put_text(&writer, "id", socket_exec->id);
 	put_text(&writer, "stream", stream_name(stream));
 	put_chunk(&writer, "data", data, size);
 	put_object_end(&writer);
-	send_json(item->multiplex, &writer);
+	send_json(socket_exec->multiplex, &writer);
 }
 
-static void item_ended(struct exec_follower *follower)
+static void socket_exec_ended(struct exec_follower *follower)
 {
-	struct item *item = container_of(follower, struct item, follower);
+	struct socket_exec *socket_exec = container_of(follower, struct socket_exec, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
 	const struct exec_row *row = &follower->exec->row;
 	put_object(&writer, NULL);
-	put_text(&writer, "id", item->id);
+	put_text(&writer, "id", socket_exec->id);
 	if (row->end == EXEC_END_TIMED_OUT)
 		put_timed_out(&writer, row);
 	put_int(&writer, "exit", exec_exit_code(row));
 	put_exec_members(&writer, row);
 	put_object_end(&writer);
-	send_json(item->multiplex, &writer);
-	item_free(item);
+	send_json(socket_exec->multiplex, &writer);
+	socket_exec_free(socket_exec);
 }
 
-static void item_failed(struct exec_follower *follower, const struct error *error)
+static void socket_exec_failed(struct exec_follower *follower, const struct error *error)
 {
-	struct item *item = container_of(follower, struct item, follower);
-	send_error(item->multiplex, item->id, error);
-	item_free(item);
+	struct socket_exec *socket_exec = container_of(follower, struct socket_exec, follower);
+	send_error(socket_exec->multiplex, socket_exec->id, error);
+	socket_exec_free(socket_exec);
 }
 
 static const struct exec_emitter item_emitter = {.piece_max = EVENT_PIECE_MAX,
 						 .characters = true,
-						 .piece = item_piece,
-						 .ended = item_ended,
-						 .failed = item_failed};
+						 .piece = socket_exec_piece,
+						 .ended = socket_exec_ended,
+						 .failed = socket_exec_failed};
 
 /* --- from the client --- */
 
@@ -162,17 +162,17 @@ static int message_take_id(struct message *message, struct error *error)
 
 static int message_cancel(const struct message *message, struct error *error)
 {
-	struct item *item = item_find(message->multiplex, message->id);
+	struct socket_exec *socket_exec = socket_exec_find(message->multiplex, message->id);
 	if (!json_is_true(message->cancel) || json_object_size(message->json) > 2)
 		return error_set(error, ERROR_INVALID,
 				 "a cancel is {\"id\":\"...\",\"cancel\":true}");
-	if (!item)
+	if (!socket_exec)
 		return error_set(error, ERROR_EXEC_NOT_FOUND, "nothing runs as `%s`", message->id);
-	exec_cancel(item->follower.exec, &message->multiplex->call->principal);
+	exec_cancel(socket_exec->follower.exec, &message->multiplex->call->principal);
 	return 0;
 }
 
-static int message_run(struct message *message, struct error *error)
+static int message_start_exec(struct message *message, struct error *error)
 {
 	struct multiplex *multiplex = message->multiplex;
 	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
@@ -180,7 +180,7 @@ static int message_run(struct message *message, struct error *error)
 	struct exec *exec;
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "the sandbox has ended");
-	if (item_find(multiplex, message->id))
+	if (socket_exec_find(multiplex, message->id))
 		return error_set(error, ERROR_INVALID, "`%s` is still running", message->id);
 	if (multiplex->count >= RUNNING_MAX)
 		return error_set(error, ERROR_BUSY, "%d commands run on this connection already",
@@ -192,18 +192,18 @@ static int message_run(struct message *message, struct error *error)
 	ask->spec.flags |= EXEC_LOSSLESS;
 	if (exec_start(sandbox, &ask->spec, &exec, error) < 0)
 		return -1;
-	struct item *item = calloc(1, sizeof(*item));
-	if (!item)
+	struct socket_exec *socket_exec = calloc(1, sizeof(*socket_exec));
+	if (!socket_exec)
 		abort();
-	item->multiplex = multiplex;
-	item->follower = (struct exec_follower){.call = multiplex->call,
-						.emitter = &item_emitter,
-						.blocked = &multiplex->socket.blocked,
-						.watcher.consumes = true};
-	memcpy(item->id, message->id, sizeof(item->id));
-	list_append(&multiplex->items, &item->link);
+	socket_exec->multiplex = multiplex;
+	socket_exec->follower = (struct exec_follower){.call = multiplex->call,
+						       .emitter = &item_emitter,
+						       .blocked = &multiplex->socket.blocked,
+						       .watcher.consumes = true};
+	memcpy(socket_exec->id, message->id, sizeof(socket_exec->id));
+	list_append(&multiplex->items, &socket_exec->link);
 	multiplex->count++;
-	exec_follower_begin(&item->follower, exec);
+	exec_follower_begin(&socket_exec->follower, exec);
 	if (ask->stdin_kind == STDIN_GIVEN)
 		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
 	return 0;
@@ -217,7 +217,7 @@ static void message_woken(void *data, const struct error *failed)
 	multiplex->pending--;
 	if (!multiplex->socket.over && failed)
 		send_error(multiplex, message->id, failed);
-	else if (!multiplex->socket.over && message_run(message, &error) < 0)
+	else if (!multiplex->socket.over && message_start_exec(message, &error) < 0)
 		send_error(multiplex, message->id, &error);
 	message_free(message);
 	call_release(multiplex->call);
@@ -252,7 +252,7 @@ static int message_take(struct message *message, struct error *error)
 		return -1;
 	if (sandbox && !sandbox_may_exec(sandbox))
 		return message_wait(message, sandbox, error);
-	return message_run(message, error);
+	return message_start_exec(message, error);
 }
 
 static void multiplex_message(struct web_socket *socket, bool text, const char *data, size_t size)
@@ -287,10 +287,11 @@ static void multiplex_drained(struct web_socket *socket)
 	/* The served command is moved to the end, so that one with much output does not block the
 	 * others. */
 	for (unsigned left = multiplex->count; left > 0 && !socket->blocked; left--) {
-		struct item *item = list_entry(multiplex->items.next, struct item, link);
-		list_remove(&item->link);
-		list_append(&multiplex->items, &item->link);
-		exec_follower_pump(&item->follower);
+		struct socket_exec *socket_exec =
+		    list_entry(multiplex->items.next, struct socket_exec, link);
+		list_remove(&socket_exec->link);
+		list_append(&multiplex->items, &socket_exec->link);
+		exec_follower_pump(&socket_exec->follower);
 	}
 }
 
@@ -298,9 +299,10 @@ static void multiplex_closed(struct web_socket *socket, const struct principal *
 {
 	struct multiplex *multiplex = (struct multiplex *)socket;
 	while (!list_empty(&multiplex->items)) {
-		struct item *item = list_entry(multiplex->items.next, struct item, link);
-		struct exec *exec = item->follower.exec;
-		item_free(item);
+		struct socket_exec *socket_exec =
+		    list_entry(multiplex->items.next, struct socket_exec, link);
+		struct exec *exec = socket_exec->follower.exec;
+		socket_exec_free(socket_exec);
 		exec_cancel(exec, principal);
 	}
 }
@@ -308,7 +310,7 @@ static void multiplex_closed(struct web_socket *socket, const struct principal *
 static const struct web_socket_handlers multiplex_handlers = {multiplex_message, multiplex_drained,
 							      multiplex_closed};
 
-static void act(struct call *call, struct sandbox *sandbox)
+static void multiplex_act(struct call *call, struct sandbox *sandbox)
 {
 	struct multiplex *multiplex = call->state;
 	(void)sandbox;
@@ -328,5 +330,5 @@ void exec_socket_get(struct call *call)
 	if (web_socket_check(call, &error) < 0)
 		reply_error(call, &error);
 	else
-		call_ready(call, act);
+		call_ready(call, multiplex_act);
 }

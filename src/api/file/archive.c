@@ -27,7 +27,7 @@ static bool archive_query(struct file_call *file, bool *ret_compressed)
 }
 
 /* The bytes between the two ends are invalid: ends the operation. */
-static void stop(struct file_call *file, const struct error *error)
+static void archive_fail(struct file_call *file, const struct error *error)
 {
 	struct error copy = *error;
 	compression_free(TAKE_PTR(file->compression));
@@ -54,7 +54,7 @@ static void compressed_done(void *data, const struct error *error)
 {
 	struct file_call *file = data;
 	if (error)
-		stop(file, error);
+		archive_fail(file, error);
 	else
 		file_finish(file);
 }
@@ -69,7 +69,7 @@ static void pack_data(struct file_operation_handle *handle, const void *data, si
 	if (!file->compression)
 		file_emit_bytes(file, data, size);
 	else if (compression_feed(file->compression, data, size, &error) < 0)
-		stop(file, &error);
+		archive_fail(file, &error);
 }
 
 static void pack_done(struct file_operation_handle *handle, const void *result, size_t size,
@@ -134,7 +134,7 @@ static void decompressed_output(void *data, const void *bytes, size_t size)
 	struct error error;
 	if (buffer_append(&file->left, bytes, size) < 0) {
 		error_set(&error, ERROR_INTERNAL, "an archive came faster than it was asked for");
-		stop(file, &error);
+		archive_fail(file, &error);
 		return;
 	}
 	file_body_pump(file);
@@ -152,7 +152,7 @@ static void decompressed_done(void *data, const struct error *error)
 {
 	struct file_call *file = data;
 	if (error) {
-		stop(file, error);
+		archive_fail(file, error);
 		return;
 	}
 	file->whole = true;
@@ -212,13 +212,13 @@ static void compressed_body(struct call *call, const char *data, size_t size)
 	if (!file->handle || !file->compression)
 		return;
 	if (file->received == 0 && check_magic(data, size, true, &error) < 0) {
-		stop(file, &error);
+		archive_fail(file, &error);
 		return;
 	}
 	file->received += size;
 	file->uncompressed += size;
 	if (compression_feed(file->compression, data, size, &error) < 0)
-		stop(file, &error);
+		archive_fail(file, &error);
 	else if (file->uncompressed >= COMPRESSED_HOLD)
 		http_body_pause(call->exchange);
 }

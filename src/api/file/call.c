@@ -18,7 +18,7 @@ static void file_call_free(void *state)
 	free(file);
 }
 
-static void gone(struct call *call)
+static void file_call_gone(struct call *call)
 {
 	struct file_call *file = call->state;
 	if (file->handle)
@@ -28,7 +28,7 @@ static void gone(struct call *call)
 	compression_free(TAKE_PTR(file->compression));
 }
 
-static void drain(struct call *call)
+static void file_call_drained(struct call *call)
 {
 	struct file_call *file = call->state;
 	file->blocked = false;
@@ -52,12 +52,12 @@ struct file_call *file_call_new(struct call *call, enum file_operation operation
 	file->length = -1;
 	call->state = file;
 	call->state_free = file_call_free;
-	call->on_gone = gone;
-	call->stream.on_drain = drain;
+	call->on_gone = file_call_gone;
+	call->stream.on_drain = file_call_drained;
 	return file;
 }
 
-struct bytes bytes_of(const char *text)
+struct bytes bytes_from_text(const char *text)
 {
 	return (struct bytes){(const uint8_t *)text, strlen(text)};
 }
@@ -96,11 +96,11 @@ bool file_query(struct file_call *file)
 bool file_query_take(struct file_call *file)
 {
 	struct error error;
-	file->request.path = bytes_of(file->path);
+	file->request.path = bytes_from_text(file->path);
 	if (file->pattern)
-		file->request.pattern = bytes_of(file->pattern);
+		file->request.pattern = bytes_from_text(file->pattern);
 	if (file->glob)
-		file->request.path2 = bytes_of(file->glob);
+		file->request.path2 = bytes_from_text(file->glob);
 	if ((!file->mode || file_mode(file, file->mode, &error) == 0) &&
 	    (!file->user || file_user(file, file->user, &error) == 0))
 		return true;
@@ -108,7 +108,7 @@ bool file_query_take(struct file_call *file)
 	return false;
 }
 
-static void start(struct call *call, struct sandbox *sandbox)
+static void file_call_start(struct call *call, struct sandbox *sandbox)
 {
 	struct file_call *file = call->state;
 	struct error error;
@@ -121,17 +121,17 @@ static void start(struct call *call, struct sandbox *sandbox)
 
 void file_begin(struct file_call *file)
 {
-	call_ready(file->call, start);
+	call_ready(file->call, file_call_start);
 }
 
-void file_again(struct file_call *file, enum file_operation operation,
-		const struct file_callbacks *callbacks)
+void file_start_next(struct file_call *file, enum file_operation operation,
+		     const struct file_callbacks *callbacks)
 {
 	struct sandbox *sandbox = call_sandbox(file->call);
 	file->request.operation = (uint8_t)operation;
 	file->callbacks = callbacks;
 	if (sandbox)
-		start(file->call, sandbox);
+		file_call_start(file->call, sandbox);
 }
 
 void file_give_credit(struct file_call *file)
@@ -142,7 +142,7 @@ void file_give_credit(struct file_call *file)
 		file_credit(file->handle, owed);
 }
 
-static void begin_answer(struct file_call *file)
+static void file_answer_begin(struct file_call *file)
 {
 	if (file->begun)
 		return;
@@ -155,7 +155,7 @@ void file_emit(struct file_call *file, uint32_t credit)
 {
 	file->owed += credit;
 	if ((file->begun || file->out.size >= FILE_HOLD_MAX) && file->out.size > 0) {
-		begin_answer(file);
+		file_answer_begin(file);
 		file->blocked =
 		    !http_stream_write(file->call->exchange, file->out.data, file->out.size);
 		buffer_clear(&file->out);
@@ -171,7 +171,7 @@ bool file_emit_raw(struct file_call *file, const void *data, size_t size)
 			abort(); /* its maximum is much larger */
 		return true;
 	}
-	begin_answer(file);
+	file_answer_begin(file);
 	if (file->out.size > 0)
 		http_stream_write(file->call->exchange, file->out.data, file->out.size);
 	buffer_done(&file->out);

@@ -70,13 +70,13 @@ bool file_query(struct file_call *file);
 bool file_query_take(struct file_call *file);
 NODISCARD int file_user(struct file_call *file, const char *user, struct error *error);
 NODISCARD int file_mode(struct file_call *file, const char *octal, struct error *error);
-struct bytes bytes_of(const char *text);
+struct bytes bytes_from_text(const char *text);
 
 /* Makes the sandbox ready and starts the operation. */
 void file_begin(struct file_call *file);
 /* In an on_done: starts another operation for the same call. */
-void file_again(struct file_call *file, enum file_operation operation,
-		const struct file_callbacks *callbacks);
+void file_start_next(struct file_call *file, enum file_operation operation,
+		     const struct file_callbacks *callbacks);
 /* In an on_data: sends the contents of `out` when it is time; `credit` bytes were consumed. */
 void file_emit(struct file_call *file, uint32_t credit);
 /* In an on_data: sends bytes unchanged. */

@@ -1,6 +1,6 @@
 /* Changing files without sending bytes: mkdir, rename, copy, symlink, chmod, chown, replace,
  * remove. Each is one operation in the sandbox and a short answer. */
-#include "api/file/between.h"
+#include "api/file/sandbox_copy.h"
 #include "api/file/call.h"
 #include "api/file/files.h"
 
@@ -37,8 +37,8 @@ static const char *count_name(uint8_t operation)
 	return NULL;
 }
 
-static void done(struct file_operation_handle *handle, const void *result, size_t size,
-		 const struct error *error)
+static void file_change_done(struct file_operation_handle *handle, const void *result, size_t size,
+			     const struct error *error)
 {
 	struct file_outcome outcome;
 	struct file_call *file = file_result(handle, result, size, error, &outcome);
@@ -55,7 +55,7 @@ static void done(struct file_operation_handle *handle, const void *result, size_
 	file_finish(file);
 }
 
-static const struct file_callbacks callbacks = {.on_done = done};
+static const struct file_callbacks callbacks = {.on_done = file_change_done};
 
 /* The possible members of a body; each table has some of them. */
 struct change {
@@ -124,13 +124,13 @@ static void change_begin(struct call *call, enum file_operation operation,
 		return;
 	}
 	/* The texts belong to the JSON body, which lives as long as the call. */
-	file->request.path = bytes_of(change->path);
+	file->request.path = bytes_from_text(change->path);
 	if (change->second)
-		file->request.path2 = bytes_of(change->second);
+		file->request.path2 = bytes_from_text(change->second);
 	if (change->pattern)
-		file->request.pattern = bytes_of(change->pattern);
+		file->request.pattern = bytes_from_text(change->pattern);
 	if (change->replacement)
-		file->request.replacement = bytes_of(change->replacement);
+		file->request.replacement = bytes_from_text(change->replacement);
 	file->request.limit = change->limit;
 	file->request.flags = (change->recursive ? FILE_RECURSIVE : 0) |
 			      (change->parents ? FILE_PARENTS : 0) |
@@ -166,15 +166,15 @@ void file_copy_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	struct between_ask ask = {.from = change.path,
-				  .to = change.second,
-				  .from_sandbox = change.from_sandbox,
-				  .to_sandbox = change.to_sandbox,
-				  .user = change.user,
-				  .recursive = change.recursive,
-				  .no_replace = change.no_replace,
-				  .parents = change.parents};
-	if (!file_between(call, &ask))
+	struct sandbox_copy_fields ask = {.from = change.path,
+					  .to = change.second,
+					  .from_sandbox = change.from_sandbox,
+					  .to_sandbox = change.to_sandbox,
+					  .user = change.user,
+					  .recursive = change.recursive,
+					  .no_replace = change.no_replace,
+					  .parents = change.parents};
+	if (!sandbox_copy_answer(call, &ask))
 		change_begin(call, FILE_COPY, &change);
 }
 

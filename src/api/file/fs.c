@@ -23,8 +23,8 @@ static void fs_put(struct call *call)
 }
 
 /* Like rm -rf: removing a missing file succeeds. */
-static void removed(struct file_operation_handle *handle, const void *result, size_t size,
-		    const struct error *error)
+static void file_removed(struct file_operation_handle *handle, const void *result, size_t size,
+			 const struct error *error)
 {
 	bool missing = error && error->kind == ERROR_FILE_NOT_FOUND;
 	struct file_call *file = file_ended(handle, missing ? NULL : error);
@@ -34,7 +34,7 @@ static void removed(struct file_operation_handle *handle, const void *result, si
 		reply_empty(file->call, 204);
 }
 
-static const struct file_callbacks remove_callbacks = {.on_done = removed};
+static const struct file_callbacks remove_callbacks = {.on_done = file_removed};
 
 static void fs_delete(struct call *call)
 {

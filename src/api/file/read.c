@@ -23,8 +23,8 @@ static void add_header(struct file_call *file, const char *name, const char *val
 
 /* The size is known, or will stay unknown: sends the data that was held back, and the init may
  * continue. */
-static void measured(struct file_operation_handle *handle, const void *result, size_t size,
-		     const struct error *error)
+static void file_measured(struct file_operation_handle *handle, const void *result, size_t size,
+			  const struct error *error)
 {
 	struct file_outcome outcome;
 	struct error bad;
@@ -47,9 +47,9 @@ static void measured(struct file_operation_handle *handle, const void *result, s
 	file_emit(file, 0);
 }
 
-static const struct file_callbacks measure_callbacks = {.on_done = measured};
+static const struct file_callbacks measure_callbacks = {.on_done = file_measured};
 
-static void measure(struct file_call *file)
+static void file_measure(struct file_call *file)
 {
 	struct sandbox *sandbox = sandbox_by_id(file->call->core, &file->call->sandbox);
 	struct file_request request = file->request;
@@ -92,7 +92,7 @@ static void read_data(struct file_operation_handle *handle, const void *data, si
 		return;
 	}
 	if (file->length < 0 && !file->measured && file->received >= FILE_HOLD_MAX)
-		measure(file);
+		file_measure(file);
 	if (!file->measuring) {
 		file_emit_bytes(file, data, size);
 		return;
@@ -106,7 +106,7 @@ static void read_data(struct file_operation_handle *handle, const void *data, si
 	file->owed += (uint32_t)size;
 }
 
-static void list_instead(struct file_call *file)
+static void directory_list_instead(struct file_call *file)
 {
 	if (file->only_file) {
 		struct error error;
@@ -117,7 +117,7 @@ static void list_instead(struct file_call *file)
 	file->type = "application/json";
 	file_list_open(file);
 	file->request.offset = file->request.length = 0;
-	file_again(file, FILE_LIST, &file_list_callbacks);
+	file_start_next(file, FILE_LIST, &file_list_callbacks);
 }
 
 static void read_done(struct file_operation_handle *handle, const void *result, size_t size,
@@ -133,7 +133,7 @@ static void read_done(struct file_operation_handle *handle, const void *result, 
 		if (error->kind == ERROR_FILE_WRONG_TYPE && !file->begun && file->length < 0 &&
 		    file->received == 0) {
 			file->refusal = *error;
-			list_instead(file);
+			directory_list_instead(file);
 			return;
 		}
 		file_fail(file, error);
@@ -221,7 +221,7 @@ static void range_start(struct file_call *file, uint64_t size)
 	snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long)file->first,
 		 (unsigned long long)file->last, (unsigned long long)size);
 	add_header(file, "Content-Range", text);
-	file_again(file, FILE_READ, &read_callbacks);
+	file_start_next(file, FILE_READ, &read_callbacks);
 }
 
 /* HEAD: its size, without reading it. */
@@ -242,7 +242,7 @@ static void stat_done(struct file_operation_handle *handle, const void *result, 
 	if (!file)
 		return;
 	if (outcome.entry->type == 'd' || outcome.entry->type == 'l')
-		list_instead(file);
+		directory_list_instead(file);
 	else if (strcmp(http_request(file->call->exchange)->method, "HEAD") == 0)
 		reply_head(file, outcome.entry);
 	else

@@ -124,7 +124,8 @@ static const struct field signed_query[] = {
 };
 
 /* Checks everything in the URL; -1 with an error. Then the call acts for the URL's maker. */
-static int admit(struct call *call, bool write, struct signed_url *url, struct error *error)
+static int signed_call_admit(struct call *call, bool write, struct signed_url *url,
+			     struct error *error)
 {
 	struct signed_query query = {.url = {.write = write, .user = ""}};
 	struct sandbox *sandbox;
@@ -158,7 +159,7 @@ static void signed_get(struct call *call)
 {
 	struct signed_url url;
 	struct error error;
-	if (admit(call, false, &url, &error) < 0) {
+	if (signed_call_admit(call, false, &url, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -184,7 +185,7 @@ static void signed_put(struct call *call)
 {
 	struct signed_url url;
 	struct error error;
-	if (admit(call, true, &url, &error) < 0) {
+	if (signed_call_admit(call, true, &url, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

@@ -33,7 +33,7 @@ static bool is_nameless(const struct file_event *event)
 
 /* Should the event be reported? Our way of writing files should not be visible: events of our
  * temporary names are omitted, and their rename onto a file is a change of that file. */
-static bool is_told(struct file_call *file, struct file_event *event)
+static bool event_is_told(struct file_call *file, struct file_event *event)
 {
 	if (is_temporary(event->base, event->base_size)) {
 		file->replacing |= event->kind == WATCH_RENAMED_FROM;
@@ -47,7 +47,7 @@ static bool is_told(struct file_call *file, struct file_event *event)
 }
 
 /* The head is sent with the first event, which is `ready`: until then an error has a status. */
-static void emit(struct file_call *file, const char *name, const struct buffer *json)
+static void watch_emit(struct file_call *file, const char *name, const struct buffer *json)
 {
 	if (!file->events)
 		file->events = sse_begin(file->call);
@@ -65,7 +65,7 @@ static void watch_data(struct file_operation_handle *handle, const void *data, s
 		return;
 	}
 	file->owed += (uint32_t)size;
-	if (!is_told(file, &event)) {
+	if (!event_is_told(file, &event)) {
 		if (!file->blocked)
 			file_give_credit(file);
 		return;
@@ -77,7 +77,7 @@ static void watch_data(struct file_operation_handle *handle, const void *data, s
 	put_text(&file->writer, "event", name);
 	put_bytes(&file->writer, "path", event.path.data, event.path.size);
 	put_object_end(&file->writer);
-	emit(file, name, &file->out);
+	watch_emit(file, name, &file->out);
 	if (!file->blocked)
 		file_give_credit(file);
 }
@@ -100,7 +100,7 @@ static void watch_done(struct file_operation_handle *handle, const void *result,
 		DONE_BUFFER struct buffer text = BUFFER(16 * KIB);
 		struct json_writer writer = json_writer_on(&text);
 		put_error(&writer, error, call->request_id);
-		emit(file, "error", &text);
+		watch_emit(file, "error", &text);
 	}
 	sse_end(TAKE_PTR(file->events));
 	call_answered(call);

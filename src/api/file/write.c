@@ -224,7 +224,7 @@ void file_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	file->request.path = bytes_of(asked.path);
+	file->request.path = bytes_from_text(asked.path);
 	set_flags(file, asked.append, asked.parents, asked.no_replace);
 	call_ready(call, post_start);
 }

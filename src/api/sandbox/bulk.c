@@ -55,7 +55,7 @@ const struct field sandboxes_bulk_fields[] = {
     {0},
 };
 
-static void asked_done(struct asked *asked)
+static void bulk_asked_done(struct asked *asked)
 {
 	free(asked->sandboxes);
 	free(asked->labels);
@@ -98,7 +98,7 @@ static int parse_selector(struct asked *asked, struct error *error)
 	return 0;
 }
 
-static int parse(struct call *call, struct asked *asked, struct error *error)
+static int bulk_parse(struct call *call, struct asked *asked, struct error *error)
 {
 	if (call_fields(call, asked, error) < 0 ||
 	    bulk_action_parse(asked->action, &asked->spec.action, error) < 0)
@@ -125,7 +125,7 @@ static void put_result(struct json_writer *writer, const struct bulk_result *res
 	put_object_end(writer);
 }
 
-static void done(void *data, const struct bulk_result *results, size_t count)
+static void bulk_done(void *data, const struct bulk_result *results, size_t count)
 {
 	struct call *call = data;
 	struct buffer buffer = BUFFER(REPLY_MAX);
@@ -153,10 +153,10 @@ void sandboxes_bulk_post(struct call *call)
 	struct asked asked = {0};
 	struct error error;
 	call_hold(call);
-	if (parse(call, &asked, &error) < 0 ||
-	    bulk_start(call->core, &call->principal, &asked.spec, done, call, &error) < 0) {
+	if (bulk_parse(call, &asked, &error) < 0 ||
+	    bulk_start(call->core, &call->principal, &asked.spec, bulk_done, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
-	asked_done(&asked);
+	bulk_asked_done(&asked);
 }

@@ -5,21 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sandbox/ask.h"
+#include "api/sandbox/create_fields.h"
 #include "api/sandbox/record.h"
 #include "api/sandbox/sandboxes.h"
 #include "core/sandbox/create_queue.h"
 #include "edge/idempotency.h"
 
 struct create {
-	struct sandbox_ask ask;
+	struct create_fields ask;
 	struct idempotent *request; /* NULL: it has no key */
 };
 
 static void create_free(void *state)
 {
 	struct create *create = state;
-	sandbox_ask_done(&create->ask);
+	create_fields_done(&create->ask);
 	/* If it had a result, it has ended by now. */
 	idempotency_end(create->request, false);
 	free(create);
@@ -31,7 +31,7 @@ static void end_request(struct create *create, bool kept)
 	create->request = NULL;
 }
 
-static void created(void *data, struct sandbox *sandbox, const struct error *error)
+static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct call *call = data;
 	struct create *create = call->state;
@@ -57,7 +57,7 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 
 /* The present record of the sandbox that the first request made. 0: it was never made, since the
  * daemon died in between. */
-static int replay(struct call *call, const struct request_row *request)
+static int create_replay(struct call *call, const struct request_row *request)
 {
 	struct sandbox_row row = {0};
 	struct error error;
@@ -89,7 +89,7 @@ static int create_repeat(struct call *call, struct create *create, struct error 
 		if (found <= 0)
 			return found;
 		free(row.answer);
-		if (replay(call, &row))
+		if (create_replay(call, &row))
 			return 1;
 		idempotent_forget(call);
 	}
@@ -97,7 +97,7 @@ static int create_repeat(struct call *call, struct create *create, struct error 
 }
 
 /* Written together with the sandbox's row, so that no sandbox exists without its key. */
-static int named(void *data, const struct id *id, struct error *error)
+static int sandbox_named(void *data, const struct id *id, struct error *error)
 {
 	struct create *create = ((struct call *)data)->state;
 	return idempotency_record(create->request, id, NULL, NULL, 0, error);
@@ -129,11 +129,11 @@ void sandbox_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	create->ask.fields.spec.named = create->request ? named : NULL;
+	create->ask.fields.spec.named = create->request ? sandbox_named : NULL;
 	call_hold(call);
 	call->on_gone = leave_queue;
-	if (sandbox_create(call->core, &call->principal, &create->ask.fields.spec, created, call,
-			   &error) < 0) {
+	if (sandbox_create(call->core, &call->principal, &create->ask.fields.spec, sandbox_created,
+			   call, &error) < 0) {
 		end_request(create, false);
 		reply_error(call, &error);
 		call_release(call);

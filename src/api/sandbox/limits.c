@@ -2,7 +2,7 @@
  * the room on the host. Answers from memory; nothing blocks but a read of /proc/meminfo. */
 #include "api/account/budget_record.h"
 #include "api/routes.h"
-#include "api/sandbox/ask.h"
+#include "api/sandbox/create_fields.h"
 #include "core/account/admission.h"
 #include "core/sandbox/create_queue.h"
 #include "core/sandbox/sizes.h"

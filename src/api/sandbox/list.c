@@ -51,7 +51,7 @@ const struct field sandboxes_query[] = {
 };
 
 /* The filters that need the row itself; the store has filtered by state and name. */
-static bool wanted(const struct listing *listing, const struct sandbox_row *row)
+static bool listing_wants(const struct listing *listing, const struct sandbox_row *row)
 {
 	if (listing->prefix && (!row->name || !text_starts(row->name, listing->prefix)))
 		return false;
@@ -61,14 +61,14 @@ static bool wanted(const struct listing *listing, const struct sandbox_row *row)
 			  listing->metadata.count);
 }
 
-static bool filtered(const struct listing *listing)
+static bool listing_is_filtered(const struct listing *listing)
 {
 	return listing->prefix || listing->labels.count > 0 || listing->metadata.count > 0;
 }
 
 /* Newest first. The cursor is the creation time of the last examined sandbox, and its id: it stays
  * valid when sandboxes come and go between two pages. */
-static bool list_one(void *data, const struct sandbox_row *row)
+static bool listing_add(void *data, const struct sandbox_row *row)
 {
 	struct listing *listing = data;
 	if (listing->count == listing->limit || listing->scanned == SCAN_MAX) {
@@ -81,7 +81,7 @@ static bool list_one(void *data, const struct sandbox_row *row)
 	/* For a live sandbox the record in memory is newer. */
 	struct sandbox *live = sandbox_by_id(listing->call->core, &row->id);
 	const struct sandbox_row *known = live ? &live->row : row;
-	if (!wanted(listing, known))
+	if (!listing_wants(listing, known))
 		return true;
 	put_sandbox(&listing->writer, NULL, known, live);
 	listing->count++;
@@ -156,11 +156,11 @@ static void list_bound(struct listing *listing)
 		     (!listing->state || row.state == listing->state) &&
 		     (!listing->name || (row.name && strcmp(row.name, listing->name) == 0));
 	if (right && listing->before_wall == 0)
-		list_one(listing, &row);
+		listing_add(listing, &row);
 	sandbox_row_done(&row);
 }
 
-static int list_page(struct listing *listing, struct error *error)
+static int listing_read_page(struct listing *listing, struct error *error)
 {
 	struct call *call = listing->call;
 	if (id_is_set(&call->principal.sandbox)) {
@@ -168,14 +168,15 @@ static int list_page(struct listing *listing, struct error *error)
 		return 0;
 	}
 	/* One more than needed shows whether there is another page. */
-	uint32_t limit = filtered(listing) ? SCAN_MAX : (uint32_t)listing->limit;
+	uint32_t limit = listing_is_filtered(listing) ? SCAN_MAX : (uint32_t)listing->limit;
 	const struct sandbox_page page = {.live_only = !listing->all,
 					  .state = listing->state,
 					  .limit = limit + 1,
 					  .name = listing->name,
 					  .before_wall = listing->before_wall,
 					  .before = listing->before};
-	return sandbox_page(call->core, call->principal.workspace, &page, list_one, listing, error);
+	return sandbox_page(call->core, call->principal.workspace, &page, listing_add, listing,
+			    error);
 }
 
 void sandboxes_get(struct call *call)
@@ -192,7 +193,7 @@ void sandboxes_get(struct call *call)
 	listing.writer = json_writer_on(&buffer);
 	put_object(&listing.writer, NULL);
 	put_array(&listing.writer, "items");
-	if (list_page(&listing, &error) < 0) {
+	if (listing_read_page(&listing, &error) < 0) {
 		buffer_done(&buffer);
 		reply_error(call, &error);
 		return;

@@ -96,7 +96,7 @@ static void put_samples(struct json_writer *writer, const struct sandbox *sandbo
 	put_array_end(writer);
 }
 
-static void reply_one(struct call *call, const struct sandbox *sandbox)
+static void metrics_reply(struct call *call, const struct sandbox *sandbox)
 {
 	const struct asked *asked = call->state;
 	struct buffer buffer = BUFFER(REPLY_MAX);
@@ -110,7 +110,7 @@ static void reply_one(struct call *call, const struct sandbox *sandbox)
 }
 
 /* The sandbox may have stopped or ended since: that is no error. */
-static void counted(void *data, const struct error *error)
+static void counters_refreshed(void *data, const struct error *error)
 {
 	struct call *call = data;
 	bool broken = error && error->kind != ERROR_SANDBOX_STATE &&
@@ -120,7 +120,7 @@ static void counted(void *data, const struct error *error)
 	} else if (call->exchange) {
 		struct sandbox *sandbox = call_sandbox(call);
 		if (sandbox)
-			reply_one(call, sandbox);
+			metrics_reply(call, sandbox);
 	}
 	call_release(call);
 }
@@ -148,11 +148,11 @@ static void sandbox_metrics_get(struct call *call)
 	if (!sandbox)
 		return;
 	if (!state_facts(sandbox->row.state)->lives) {
-		reply_one(call, sandbox);
+		metrics_reply(call, sandbox);
 		return;
 	}
 	call_hold(call);
-	if (sandbox_refresh_counters(sandbox, counted, call, &error) < 0) {
+	if (sandbox_refresh_counters(sandbox, counters_refreshed, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
@@ -160,7 +160,7 @@ static void sandbox_metrics_get(struct call *call)
 
 /* --- of all --- */
 
-static void all_counted(void *data, const struct error *error)
+static void all_counters_refreshed(void *data, const struct error *error)
 {
 	struct call *call = data;
 	if (error) {
@@ -190,7 +190,7 @@ static void metrics_get(struct call *call)
 {
 	struct error error;
 	call_hold(call);
-	if (counters_refresh_all(call->core, all_counted, call, &error) < 0) {
+	if (counters_refresh_all(call->core, all_counters_refreshed, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "api/sandbox/ask.h"
+#include "api/sandbox/create_fields.h"
 #include "api/exec/record.h"
 #include "base/clock.h"
 #include "core/sandbox/labels.h"

@@ -57,9 +57,10 @@ void reply_sandbox_done(void *data, const struct error *error)
 	call_release(call);
 }
 
-static void move(struct call *call,
-		 int (*begin)(struct sandbox *sandbox, const struct principal *principal,
-			      SANDBOX_DONE, struct error *error))
+static void sandbox_transition_begin(struct call *call,
+				     int (*begin)(struct sandbox *sandbox,
+						  const struct principal *principal, SANDBOX_DONE,
+						  struct error *error))
 {
 	struct error error;
 	struct sandbox *sandbox = call_sandbox(call);
@@ -74,7 +75,7 @@ static void move(struct call *call,
 
 void sandbox_stop_post(struct call *call)
 {
-	move(call, sandbox_stop);
+	sandbox_transition_begin(call, sandbox_stop);
 }
 
 struct start {
@@ -105,20 +106,20 @@ void sandbox_start_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	move(call, sandbox_start);
+	sandbox_transition_begin(call, sandbox_start);
 }
 
 void sandbox_pause_post(struct call *call)
 {
-	move(call, sandbox_pause);
+	sandbox_transition_begin(call, sandbox_pause);
 }
 
 void sandbox_resume_post(struct call *call)
 {
-	move(call, sandbox_resume);
+	sandbox_transition_begin(call, sandbox_resume);
 }
 
-static void deleted(void *data, const struct error *error)
+static void sandbox_deleted(void *data, const struct error *error)
 {
 	struct call *call = data;
 	if (error)
@@ -135,7 +136,7 @@ void sandbox_delete_call(struct call *call)
 	if (!sandbox)
 		return;
 	call_hold(call);
-	if (sandbox_delete(sandbox, &call->principal, END_REASON_USER, NULL, deleted, call,
+	if (sandbox_delete(sandbox, &call->principal, END_REASON_USER, NULL, sandbox_deleted, call,
 			   &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);

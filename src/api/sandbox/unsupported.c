@@ -48,7 +48,7 @@ static const struct {
 };
 
 /* The alternative to the feature at or below that path. */
-static const char *instead_of(const char *path)
+static const char *feature_instead(const char *path)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(features); i++) {
 		size_t size = strlen(features[i].words);
@@ -58,12 +58,12 @@ static const char *instead_of(const char *path)
 	return NULL;
 }
 
-static void unsupported(struct call *call)
+static void unsupported_reply(struct call *call)
 {
 	const char *path = call->route->pattern;
 	struct error error;
 	path += text_starts(path, SB "/") ? strlen(SB "/") : strlen("/v1/");
-	const char *instead = instead_of(path);
+	const char *instead = feature_instead(path);
 	error_set(&error, ERROR_UNSUPPORTED, "%s %s: %s", call->route->method, call->route->pattern,
 		  instead ? instead : "templates cannot be removed; GET /v1/templates lists them");
 	reply_error(call, &error);
@@ -77,14 +77,14 @@ void unsupported_explain(struct call *call, const struct http_request *request, 
 	struct sandbox *sandbox;
 	if (!text_starts(path, sandboxes)) {
 		const char *instead =
-		    text_starts(path, top) ? instead_of(path + strlen(top)) : NULL;
+		    text_starts(path, top) ? feature_instead(path + strlen(top)) : NULL;
 		if (instead)
 			error_set(error, ERROR_UNSUPPORTED, "%s", instead);
 		return;
 	}
 	path += strlen(sandboxes);
 	size_t size = strcspn(path, "/");
-	const char *instead = path[size] ? instead_of(path + size + 1) : NULL;
+	const char *instead = path[size] ? feature_instead(path + size + 1) : NULL;
 	if (!instead || size == 0 || size >= sizeof(name))
 		return;
 	memcpy(name, path, size);
@@ -97,49 +97,49 @@ void unsupported_explain(struct call *call, const struct http_request *request, 
 #define SANDBOX (ROUTE_SANDBOX | ROUTE_ANY_QUERY)
 
 const struct route unsupported_routes[] = {
-    {"POST", SB "/fork", WRITE, SANDBOX, unsupported},
-    {"POST", SB "/fork-tree", WRITE, SANDBOX, unsupported},
-    {"POST", SB "/promote", WRITE, SANDBOX, unsupported},
-    {"GET", SB "/snapshots", READ, SANDBOX, unsupported},
-    {"POST", SB "/snapshots", WRITE, SANDBOX, unsupported},
-    {"GET", SB "/ports", READ, SANDBOX, unsupported},
-    {"POST", SB "/ports", WRITE, SANDBOX, unsupported},
-    {"DELETE", SB "/ports/{port}", WRITE, SANDBOX, unsupported},
-    {"GET", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
-    {"POST", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
-    {"PUT", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
-    {"PATCH", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
-    {"DELETE", SB "/proxy/{port}", WRITE, SANDBOX, unsupported},
-    {"POST", SB "/preview-token", WRITE, SANDBOX, unsupported},
-    {"GET", SB "/lsp/{language}", WRITE, SANDBOX, unsupported},
-    {"GET", "/v1/p/{token}", READ, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/snapshots", READ, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/snapshots/{snapshot}", READ, ROUTE_ANY_QUERY, unsupported},
-    {"DELETE", "/v1/snapshots/{snapshot}", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/volumes", READ, ROUTE_ANY_QUERY, unsupported},
-    {"POST", "/v1/volumes", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/volumes/{volume}", READ, ROUTE_ANY_QUERY, unsupported},
-    {"DELETE", "/v1/volumes/{volume}", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/images", READ, ROUTE_ANY_QUERY, unsupported},
-    {"POST", "/v1/images", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/images/{image}", READ, ROUTE_ANY_QUERY, unsupported},
-    {"DELETE", "/v1/images/{image}", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"POST", "/v1/templates/build", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/templates/builds", READ, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/templates/builds/{build}", READ, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/templates/builds/{build}/logs", READ, ROUTE_ANY_QUERY, unsupported},
-    {"DELETE", "/v1/templates/{template}", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/functions", READ, ROUTE_ANY_QUERY, unsupported},
-    {"POST", "/v1/functions", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/functions/{function}", READ, ROUTE_ANY_QUERY, unsupported},
-    {"PATCH", "/v1/functions/{function}", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"DELETE", "/v1/functions/{function}", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"POST", "/v1/functions/{function}/invoke", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/schedules", READ, ROUTE_ANY_QUERY, unsupported},
-    {"POST", "/v1/schedules", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/databases", READ, ROUTE_ANY_QUERY, unsupported},
-    {"POST", "/v1/databases", WRITE, ROUTE_ANY_QUERY, unsupported},
-    {"GET", "/v1/apps", READ, ROUTE_ANY_QUERY, unsupported},
-    {"POST", "/v1/apps", WRITE, ROUTE_ANY_QUERY, unsupported},
+    {"POST", SB "/fork", WRITE, SANDBOX, unsupported_reply},
+    {"POST", SB "/fork-tree", WRITE, SANDBOX, unsupported_reply},
+    {"POST", SB "/promote", WRITE, SANDBOX, unsupported_reply},
+    {"GET", SB "/snapshots", READ, SANDBOX, unsupported_reply},
+    {"POST", SB "/snapshots", WRITE, SANDBOX, unsupported_reply},
+    {"GET", SB "/ports", READ, SANDBOX, unsupported_reply},
+    {"POST", SB "/ports", WRITE, SANDBOX, unsupported_reply},
+    {"DELETE", SB "/ports/{port}", WRITE, SANDBOX, unsupported_reply},
+    {"GET", SB "/proxy/{port}", WRITE, SANDBOX, unsupported_reply},
+    {"POST", SB "/proxy/{port}", WRITE, SANDBOX, unsupported_reply},
+    {"PUT", SB "/proxy/{port}", WRITE, SANDBOX, unsupported_reply},
+    {"PATCH", SB "/proxy/{port}", WRITE, SANDBOX, unsupported_reply},
+    {"DELETE", SB "/proxy/{port}", WRITE, SANDBOX, unsupported_reply},
+    {"POST", SB "/preview-token", WRITE, SANDBOX, unsupported_reply},
+    {"GET", SB "/lsp/{language}", WRITE, SANDBOX, unsupported_reply},
+    {"GET", "/v1/p/{token}", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/snapshots", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/snapshots/{snapshot}", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"DELETE", "/v1/snapshots/{snapshot}", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/volumes", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"POST", "/v1/volumes", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/volumes/{volume}", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"DELETE", "/v1/volumes/{volume}", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/images", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"POST", "/v1/images", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/images/{image}", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"DELETE", "/v1/images/{image}", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"POST", "/v1/templates/build", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/templates/builds", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/templates/builds/{build}", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/templates/builds/{build}/logs", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"DELETE", "/v1/templates/{template}", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/functions", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"POST", "/v1/functions", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/functions/{function}", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"PATCH", "/v1/functions/{function}", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"DELETE", "/v1/functions/{function}", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"POST", "/v1/functions/{function}/invoke", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/schedules", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"POST", "/v1/schedules", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/databases", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"POST", "/v1/databases", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
+    {"GET", "/v1/apps", READ, ROUTE_ANY_QUERY, unsupported_reply},
+    {"POST", "/v1/apps", WRITE, ROUTE_ANY_QUERY, unsupported_reply},
     {0},
 };

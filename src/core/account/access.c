@@ -42,7 +42,7 @@ struct ended_listing {
 	void *data;
 };
 
-static bool list_ended(void *data, const struct sandbox_row *row)
+static bool ended_sandbox_each(void *data, const struct sandbox_row *row)
 {
 	struct ended_listing *listing = data;
 	return !row_visible(listing->principal, row) || listing->each(listing->data, row);
@@ -54,7 +54,7 @@ int sandbox_ended_each(struct core *core, const struct principal *principal, uin
 {
 	struct ended_listing listing = {principal, each, data};
 	return store_sandbox_page(core->store, principal->workspace, false, SANDBOX_ENDED, NULL, 0,
-				  NULL, max, list_ended, &listing, error);
+				  NULL, max, ended_sandbox_each, &listing, error);
 }
 
 int sandbox_page(struct core *core, const char *workspace, const struct sandbox_page *page,
@@ -114,7 +114,7 @@ struct sandbox_readying {
 	void *data;
 };
 
-static void ready(void *data, const struct error *error)
+static void sandbox_readying_done(void *data, const struct error *error)
 {
 	struct sandbox_readying *readying = data;
 	if (readying->done)
@@ -138,7 +138,7 @@ int sandbox_ready_for(struct sandbox *sandbox, const struct principal *principal
 		abort();
 	*readying = (struct sandbox_readying){.done = done, .data = data};
 	bool wake = principal_may(principal, SCOPE_WRITE);
-	if (sandbox_ready(sandbox, principal, wake, ready, readying, error) < 0) {
+	if (sandbox_ready(sandbox, principal, wake, sandbox_readying_done, readying, error) < 0) {
 		free(readying);
 		return -1;
 	}
@@ -160,7 +160,7 @@ struct exec_listing {
 	void *data;
 };
 
-static struct exec *in_memory(struct sandbox *sandbox, const struct id *id)
+static struct exec *exec_find_live(struct sandbox *sandbox, const struct id *id)
 {
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
@@ -170,11 +170,11 @@ static struct exec *in_memory(struct sandbox *sandbox, const struct id *id)
 	return NULL;
 }
 
-static bool list_one(void *data, const struct exec_row *stored)
+static bool exec_listing_add(void *data, const struct exec_row *stored)
 {
 	struct exec_listing *listing = data;
 	/* The copy in memory is newer if the store could not be written. */
-	struct exec *exec = in_memory(listing->sandbox, &stored->id);
+	struct exec *exec = exec_find_live(listing->sandbox, &stored->id);
 	struct exec_row row = exec ? exec->row : *stored;
 	if (!listing->internal && exec_internal(&row))
 		return true;
@@ -190,8 +190,8 @@ int exec_page(struct sandbox *sandbox, uint64_t below_key, bool internal,
 	      struct error *error)
 {
 	struct exec_listing listing = {sandbox, internal, each, data};
-	return store_exec_from(sandbox->core->store, &sandbox->row.id, below_key, true, list_one,
-			       &listing, error);
+	return store_exec_from(sandbox->core->store, &sandbox->row.id, below_key, true,
+			       exec_listing_add, &listing, error);
 }
 
 struct exec_first {
@@ -200,7 +200,7 @@ struct exec_first {
 	void *data;
 };
 
-static bool list_first(void *data, const struct exec_row *row, struct exec *exec)
+static bool exec_first_add(void *data, const struct exec_row *row, struct exec *exec)
 {
 	struct exec_first *first = data;
 	(void)exec;
@@ -211,7 +211,7 @@ int exec_list(struct sandbox *sandbox, uint32_t max,
 	      bool (*each)(void *data, const struct exec_row *row), void *data, struct error *error)
 {
 	struct exec_first first = {max, each, data};
-	return exec_page(sandbox, UINT64_MAX, false, list_first, &first, error);
+	return exec_page(sandbox, UINT64_MAX, false, exec_first_add, &first, error);
 }
 
 #define ENDED_LOOKED 32 /* how many of the sandboxes that ended last are searched */

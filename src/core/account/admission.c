@@ -27,7 +27,7 @@
 #define DISK_RESERVE_MAX (4 * GIB)
 #define RETRY_AFTER_MS 2000
 
-static int ascending(const void *a, const void *b)
+static int value_compare(const void *a, const void *b)
 {
 	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
 	return left < right ? -1 : left > right;
@@ -37,7 +37,7 @@ uint64_t admission_p95(uint64_t *values, size_t count)
 {
 	if (count == 0)
 		return 0;
-	qsort(values, count, sizeof(*values), ascending);
+	qsort(values, count, sizeof(*values), value_compare);
 	return values[(count * 95 + 99) / 100 - 1];
 }
 
@@ -88,7 +88,7 @@ static void read_disk(struct core *core, struct admission *admission)
 	admission->disk_free = (uint64_t)info.f_bavail * info.f_frsize;
 }
 
-static size_t size_of(uint64_t memory_limit)
+static size_t memory_size_class(uint64_t memory_limit)
 {
 	return memory_limit <= 512 * MIB ? 0
 	       : memory_limit <= 2 * GIB ? 1
@@ -108,7 +108,7 @@ void admission_observe(struct core *core, uint64_t memory_limit, uint64_t memory
 {
 	struct admission *admission = &core->private->admission;
 	if (memory_peak > 0)
-		peaks_add(&admission->memory[size_of(memory_limit)], memory_peak);
+		peaks_add(&admission->memory[memory_size_class(memory_limit)], memory_peak);
 	if (disk > 0)
 		peaks_add(&admission->disk, disk);
 }
@@ -118,21 +118,21 @@ struct seen {
 	size_t count;
 };
 
-static void see(struct seen *seen, uint64_t value)
+static void seen_add(struct seen *seen, uint64_t value)
 {
 	if (value > 0 && seen->count < ARRAY_SIZE(seen->values))
 		seen->values[seen->count++] = value;
 }
 
-static void see_peaks(struct seen *seen, const struct peaks *peaks)
+static void seen_add_peaks(struct seen *seen, const struct peaks *peaks)
 {
 	seen->count = 0;
 	for (uint32_t i = 0; i < peaks->count; i++)
-		see(seen, peaks->values[i]);
+		seen_add(seen, peaks->values[i]);
 }
 
 /* Counts the ended sandboxes and the live ones. */
-static void expect(struct core *core, struct admission *admission)
+static void expectation_update(struct core *core, struct admission *admission)
 {
 	struct seen seen;
 	int64_t now = clock_monotonic();
@@ -140,20 +140,20 @@ static void expect(struct core *core, struct admission *admission)
 		return;
 	admission->expected_at = now;
 	for (size_t size = 0; size < ADMISSION_SIZES; size++) {
-		see_peaks(&seen, &admission->memory[size]);
+		seen_add_peaks(&seen, &admission->memory[size]);
 		list_each (&core->sandboxes, node) {
 			const struct sandbox *sandbox = list_entry(node, struct sandbox, link);
-			if (size_of(sandbox->row.limits.memory) == size)
-				see(&seen, sandbox->counters.memory_peak);
+			if (memory_size_class(sandbox->row.limits.memory) == size)
+				seen_add(&seen, sandbox->counters.memory_peak);
 		}
 		admission->memory_expected[size] =
 		    seen.count < SEEN_MIN
 			? MEMORY_GUESS
 			: MAX(admission_p95(seen.values, seen.count), MEMORY_LEAST);
 	}
-	see_peaks(&seen, &admission->disk);
+	seen_add_peaks(&seen, &admission->disk);
 	list_each (&core->sandboxes, node)
-		see(&seen, list_entry(node, struct sandbox, link)->counters.disk);
+		seen_add(&seen, list_entry(node, struct sandbox, link)->counters.disk);
 	admission->disk_expected = seen.count < SEEN_MIN
 				       ? DISK_GUESS
 				       : MAX(admission_p95(seen.values, seen.count), DISK_LEAST);
@@ -179,38 +179,39 @@ struct claims {
 	uint64_t committed;    /* limits of the running ones */
 };
 
-static bool runs(const struct sandbox *sandbox)
+static bool sandbox_holds_room(const struct sandbox *sandbox)
 {
 	return state_facts(sandbox->row.state)->holds;
 }
 
-static void add_up(const struct core *core, const struct admission *admission,
-		   struct claims *claims)
+static void claims_sum(const struct core *core, const struct admission *admission,
+		       struct claims *claims)
 {
 	int64_t now = clock_wall();
 	*claims = (struct claims){0};
 	list_each (&core->sandboxes, node) {
 		const struct sandbox *sandbox = list_entry(node, struct sandbox, link);
 		const struct sandbox_row *row = &sandbox->row;
-		if (!runs(sandbox))
+		if (!sandbox_holds_room(sandbox))
 			continue;
 		claims->committed += row->limits.memory;
 		if (row->started_wall != 0 && now - row->started_wall > YOUNG)
 			continue;
-		uint64_t memory = MIN(row->limits.memory,
-				      admission->memory_expected[size_of(row->limits.memory)]);
+		uint64_t memory =
+		    MIN(row->limits.memory,
+			admission->memory_expected[memory_size_class(row->limits.memory)]);
 		uint64_t disk = MIN(row->limits.disk, admission->disk_expected);
 		claims->memory += memory - MIN(memory, sandbox->counters.memory);
 		claims->disk += disk - MIN(disk, sandbox->counters.disk);
 	}
 }
 
-static uint64_t commit_max(const struct core *core)
+static uint64_t memory_commit_max(const struct core *core)
 {
 	return core->private->admission.memory_total * core->config.memory_overcommit;
 }
 
-static int no_room(struct error *error, const char *what, uint64_t need, uint64_t have)
+static int error_set_no_room(struct error *error, const char *what, uint64_t need, uint64_t have)
 {
 	error_set(error, ERROR_HOST_CAPACITY,
 		  "the host has no room for another sandbox: %s: %llu MiB are needed, %llu MiB are "
@@ -220,7 +221,7 @@ static int no_room(struct error *error, const char *what, uint64_t need, uint64_
 	return -1;
 }
 
-static uint64_t less(uint64_t a, uint64_t b)
+static uint64_t value_minus(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
 }
@@ -231,26 +232,27 @@ int admission_check(struct core *core, const struct limits *limits, struct error
 	struct claims claims;
 	read_memory(admission);
 	read_disk(core, admission);
-	expect(core, admission);
-	add_up(core, admission, &claims);
+	expectation_update(core, admission);
+	claims_sum(core, admission, &claims);
 	/* If the host's memory cannot be read, no create is refused for it. */
 	if (admission->memory_total != 0) {
-		uint64_t need =
-		    claims.memory +
-		    MIN(limits->memory, admission->memory_expected[size_of(limits->memory)]);
-		uint64_t have = less(admission->memory_available, memory_reserve(core));
+		uint64_t need = claims.memory +
+				MIN(limits->memory,
+				    admission->memory_expected[memory_size_class(limits->memory)]);
+		uint64_t have = value_minus(admission->memory_available, memory_reserve(core));
 		if (need > have)
-			return no_room(error, "memory", need, have);
-		have = less(commit_max(core), claims.committed);
+			return error_set_no_room(error, "memory", need, have);
+		have = value_minus(memory_commit_max(core), claims.committed);
 		if (core->config.memory_overcommit != 0 && limits->memory > have)
-			return no_room(error, "the memory limits of all sandboxes together",
-				       limits->memory, have);
+			return error_set_no_room(error,
+						 "the memory limits of all sandboxes together",
+						 limits->memory, have);
 	}
 	if (admission->disk_total != 0) {
 		uint64_t need = claims.disk + MIN(limits->disk, admission->disk_expected);
-		uint64_t have = less(admission->disk_free, disk_reserve(core));
+		uint64_t have = value_minus(admission->disk_free, disk_reserve(core));
 		if (need > have)
-			return no_room(error, "disk", need, have);
+			return error_set_no_room(error, "disk", need, have);
 	}
 	return 0;
 }
@@ -261,17 +263,18 @@ void admission_room(struct core *core, struct host_room *ret_room)
 	struct claims claims;
 	read_memory(admission);
 	read_disk(core, admission);
-	expect(core, admission);
-	add_up(core, admission, &claims);
+	expectation_update(core, admission);
+	claims_sum(core, admission, &claims);
 	*ret_room = (struct host_room){
 	    .memory_total = admission->memory_total,
 	    .memory_available = admission->memory_available,
 	    .memory_reserve = memory_reserve(core),
 	    .memory_committed = claims.committed,
-	    .memory_commit_max = commit_max(core),
+	    .memory_commit_max = memory_commit_max(core),
 	    .disk_total = admission->disk_total,
 	    .disk_free = admission->disk_free,
 	    .disk_reserve = disk_reserve(core),
-	    .memory_expected = admission->memory_expected[size_of(core->config.defaults.memory)],
+	    .memory_expected =
+		admission->memory_expected[memory_size_class(core->config.defaults.memory)],
 	};
 }

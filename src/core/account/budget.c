@@ -95,7 +95,7 @@ void budget_bounds(uint32_t period, int64_t wall, int64_t *ret_began, int64_t *r
 }
 
 /* The amount spent in the current period. A clock that was set back does not begin a new period. */
-static struct spent *spent_now(struct workspace *workspace, uint32_t what, uint32_t period)
+static struct spent *period_spent(struct workspace *workspace, uint32_t what, uint32_t period)
 {
 	struct spent *spent = &workspace->spent[what][period];
 	int64_t wall = clock_wall();
@@ -111,7 +111,7 @@ void budget_spend(struct workspace *workspace, uint32_t what, uint64_t amount)
 	if (amount == 0)
 		return;
 	for (uint32_t period = PERIOD_MINUTE; period < PERIODS; period++) {
-		struct spent *spent = spent_now(workspace, what, period);
+		struct spent *spent = period_spent(workspace, what, period);
 		spent->amount += amount;
 		spent->unsaved = true;
 	}
@@ -120,8 +120,8 @@ void budget_spend(struct workspace *workspace, uint32_t what, uint64_t amount)
 /* --- what holds --- */
 
 /* The maximum of a budget, or BUDGET_UNLIMITED. */
-static int64_t maximum_of(const struct core *core, const struct workspace *workspace, uint32_t what,
-			  uint32_t period)
+static int64_t budget_maximum(const struct core *core, const struct workspace *workspace,
+			      uint32_t what, uint32_t period)
 {
 	const struct budget_defaults *defaults = &core->config.budget;
 	uint32_t at = period - PERIOD_MINUTE;
@@ -159,7 +159,7 @@ static int64_t maximum_of(const struct core *core, const struct workspace *works
 	return maximum == 0 || maximum > INT64_MAX ? BUDGET_UNLIMITED : (int64_t)maximum;
 }
 
-static uint64_t held(const struct workspace_now *now, uint32_t what)
+static uint64_t workspace_held(const struct workspace_now *now, uint32_t what)
 {
 	return what == BUDGET_SANDBOXES ? now->sandboxes
 	       : what == BUDGET_VCPUS   ? now->cpu_millis
@@ -179,15 +179,15 @@ void budget_each(struct core *core, struct workspace *workspace,
 			struct budget_state state = {
 			    .what = what,
 			    .period = period,
-			    .maximum = maximum_of(core, workspace, what, period),
+			    .maximum = budget_maximum(core, workspace, what, period),
 			    .own = workspace->own[what][period] != BUDGET_NOT_SET,
 			};
 			if (state.maximum == BUDGET_UNLIMITED && !state.own)
 				continue;
 			if (period == PERIOD_NOW) {
-				state.used = held(&now, what);
+				state.used = workspace_held(&now, what);
 			} else {
-				const struct spent *spent = spent_now(workspace, what, period);
+				const struct spent *spent = period_spent(workspace, what, period);
 				state.used = spent->amount;
 				state.resets_wall = spent->ends_wall;
 			}
@@ -198,8 +198,8 @@ void budget_each(struct core *core, struct workspace *workspace,
 
 /* --- who is refused --- */
 
-static int refuse(const struct workspace *workspace, const struct budget_state *state,
-		  uint64_t more, struct error *error)
+static int budget_refuse(const struct workspace *workspace, const struct budget_state *state,
+			 uint64_t more, struct error *error)
 {
 	double unit = (double)whats[state->what].unit;
 	char when[CLOCK_TEXT_SIZE + 32] = "";
@@ -236,19 +236,19 @@ static int check_held(struct core *core, const struct workspace *workspace,
 	struct workspace_now now;
 	bool added = false;
 	for (uint32_t what = BUDGET_SANDBOXES; what <= BUDGET_DISK; what++) {
-		int64_t maximum = maximum_of(core, workspace, what, PERIOD_NOW);
+		int64_t maximum = budget_maximum(core, workspace, what, PERIOD_NOW);
 		if (maximum == BUDGET_UNLIMITED || more[what] == 0)
 			continue;
 		if (!added)
 			workspace_now(core, workspace, &now);
 		added = true;
-		uint64_t used = held(&now, what);
+		uint64_t used = workspace_held(&now, what);
 		if (used + more[what] <= (uint64_t)maximum)
 			continue;
 		*ret_never = more[what] > (uint64_t)maximum;
 		const struct budget_state state = {
 		    .what = what, .period = PERIOD_NOW, .maximum = maximum, .used = used};
-		return refuse(workspace, &state, more[what], error);
+		return budget_refuse(workspace, &state, more[what], error);
 	}
 	return 0;
 }
@@ -260,10 +260,10 @@ static int check_spent(struct core *core, struct workspace *workspace, uint32_t 
 	const uint32_t spends[] = {what, BUDGET_WALL, BUDGET_CPU};
 	for (size_t i = what == 0; i < ARRAY_SIZE(spends); i++) {
 		for (uint32_t period = PERIOD_MINUTE; period < PERIODS; period++) {
-			int64_t maximum = maximum_of(core, workspace, spends[i], period);
+			int64_t maximum = budget_maximum(core, workspace, spends[i], period);
 			if (maximum == BUDGET_UNLIMITED)
 				continue;
-			const struct spent *spent = spent_now(workspace, spends[i], period);
+			const struct spent *spent = period_spent(workspace, spends[i], period);
 			if (spent->amount + 1 <= (uint64_t)maximum)
 				continue;
 			*ret_never = maximum == 0;
@@ -272,7 +272,7 @@ static int check_spent(struct core *core, struct workspace *workspace, uint32_t 
 							   .maximum = maximum,
 							   .used = spent->amount,
 							   .resets_wall = spent->ends_wall};
-			return refuse(workspace, &state, i == 0, error);
+			return budget_refuse(workspace, &state, i == 0, error);
 		}
 	}
 	return 0;
@@ -289,8 +289,8 @@ int budget_check_create(struct core *core, struct workspace *workspace, const st
 	return 0;
 }
 
-static int refused(struct sandbox *sandbox, const char *wish, const struct principal *principal,
-		   const struct error *error)
+static int refusal_record(struct sandbox *sandbox, const char *wish,
+			  const struct principal *principal, const struct error *error)
 {
 	ACTIVITY(sandbox, ACTIVITY_BUDGET_REFUSED, principal, NULL, {"limit", error->limit},
 		 {"asked", wish}, {"reason", error->message});
@@ -308,8 +308,9 @@ int budget_check_wake(struct sandbox *sandbox, const struct principal *principal
 	bool never;
 	if (check_held(core, workspace, &wish, &never, error) < 0 ||
 	    check_spent(core, workspace, 0, &never, error) < 0)
-		return refused(sandbox, sandbox->row.state == SANDBOX_PAUSED ? "resume" : "start",
-			       principal, error);
+		return refusal_record(sandbox,
+				      sandbox->row.state == SANDBOX_PAUSED ? "resume" : "start",
+				      principal, error);
 	return 0;
 }
 
@@ -325,7 +326,7 @@ int budget_check_change(struct sandbox *sandbox, const struct principal *princip
 	/* A sandbox that does not run is checked when it is to run. */
 	if (state_facts(sandbox->row.state)->holds &&
 	    check_held(sandbox->core, sandbox->life->workspace, &wish, &never, error) < 0)
-		return refused(sandbox, "limits", principal, error);
+		return refusal_record(sandbox, "limits", principal, error);
 	return 0;
 }
 
@@ -336,7 +337,7 @@ int budget_check_exec(struct sandbox *sandbox, const struct principal *principal
 	struct workspace *workspace = sandbox->life->workspace;
 	bool never;
 	if (check_spent(core, workspace, BUDGET_EXECS, &never, error) < 0)
-		return refused(sandbox, "exec", principal, error);
+		return refusal_record(sandbox, "exec", principal, error);
 	return 0;
 }
 

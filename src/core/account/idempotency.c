@@ -38,8 +38,8 @@ static int key_check(const char *key, struct error *error)
 	return 0;
 }
 
-static int digest(const char *operation, const void *what, size_t size,
-		  uint8_t ret_digest[REQUEST_DIGEST_SIZE], struct error *error)
+static int request_digest(const char *operation, const void *what, size_t size,
+			  uint8_t ret_digest[REQUEST_DIGEST_SIZE], struct error *error)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	bool done = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1 &&
@@ -50,13 +50,14 @@ static int digest(const char *operation, const void *what, size_t size,
 	return done ? 0 : error_set(error, ERROR_INTERNAL, "SHA-256 failed");
 }
 
-static int mismatch(const char *key, struct error *error)
+static int key_mismatch(const char *key, struct error *error)
 {
 	return error_set(error, ERROR_IDEMPOTENCY_MISMATCH,
 			 "the Idempotency-Key `%.64s` was used for another request", key);
 }
 
-static struct idempotent *under_way(struct core *core, const char *workspace, const char *key)
+static struct idempotent *request_find_under_way(struct core *core, const char *workspace,
+						 const char *key)
 {
 	list_each (&core->private->requests, node) {
 		struct idempotent *request = list_entry(node, struct idempotent, link);
@@ -66,7 +67,7 @@ static struct idempotent *under_way(struct core *core, const char *workspace, co
 	return NULL;
 }
 
-static void prune(struct core *core)
+static void requests_prune(struct core *core)
 {
 	struct error error;
 	int64_t now = clock_boot();
@@ -78,9 +79,9 @@ static void prune(struct core *core)
 }
 
 /* 1: found; 0: not found, or too old. */
-static int stored(struct core *core, const char *workspace, const char *key,
-		  const uint8_t wanted[REQUEST_DIGEST_SIZE], struct request_row *ret_row,
-		  struct error *error)
+static int request_find_stored(struct core *core, const char *workspace, const char *key,
+			       const uint8_t wanted[REQUEST_DIGEST_SIZE],
+			       struct request_row *ret_row, struct error *error)
 {
 	int found = store_request_get(core->store, workspace, key, ret_row, error);
 	if (found <= 0)
@@ -89,7 +90,7 @@ static int stored(struct core *core, const char *workspace, const char *key,
 		if (memcmp(ret_row->digest, wanted, REQUEST_DIGEST_SIZE) == 0)
 			return 1;
 		free(ret_row->answer);
-		return mismatch(key, error);
+		return key_mismatch(key, error);
 	}
 	free(ret_row->answer);
 	return 0;
@@ -101,17 +102,17 @@ int idempotency_begin(struct core *core, const char *workspace, const char *key,
 		      struct error *error)
 {
 	uint8_t wanted[REQUEST_DIGEST_SIZE];
-	if (key_check(key, error) < 0 || digest(operation, what, size, wanted, error) < 0)
+	if (key_check(key, error) < 0 || request_digest(operation, what, size, wanted, error) < 0)
 		return -1;
-	struct idempotent *other = under_way(core, workspace, key);
+	struct idempotent *other = request_find_under_way(core, workspace, key);
 	if (other && memcmp(other->digest, wanted, sizeof(wanted)) != 0)
-		return mismatch(key, error);
+		return key_mismatch(key, error);
 	if (other)
 		return error_set(error, ERROR_IDEMPOTENCY_PENDING,
 				 "the first request with the Idempotency-Key `%.64s` is under way",
 				 key);
-	prune(core);
-	int found = stored(core, workspace, key, wanted, ret_row, error);
+	requests_prune(core);
+	int found = request_find_stored(core, workspace, key, wanted, ret_row, error);
 	if (found != 0)
 		return found;
 	struct idempotent *request = calloc(1, sizeof(*request));

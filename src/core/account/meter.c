@@ -29,7 +29,7 @@ static uint64_t byte_seconds(uint64_t bytes, uint64_t ns)
 	return (uint64_t)((unsigned __int128)bytes * ns / NSEC_PER_SEC);
 }
 
-static int save(struct sandbox *sandbox, struct error *error)
+static int usage_row_save(struct sandbox *sandbox, struct error *error)
 {
 	struct meter *meter = &sandbox->life->meter;
 	meter->row.sandbox = sandbox->row.id;
@@ -41,7 +41,7 @@ static int save(struct sandbox *sandbox, struct error *error)
 }
 
 /* It ended without another sample: count at most its peak for that time. */
-static void settle_unsampled(struct sandbox *sandbox)
+static void unsampled_settle(struct sandbox *sandbox)
 {
 	struct meter *meter = &sandbox->life->meter;
 	if (meter->unsampled_ns == 0 || !sandbox->counters.known[KNOWN_PEAK])
@@ -54,7 +54,7 @@ static void settle_unsampled(struct sandbox *sandbox)
 
 /* Writes its row together with the amounts that its workspace has spent: the next daemon continues
  * from the end of the row, and would not count earlier use for the budgets. */
-static void save_now(struct sandbox *sandbox)
+static void usage_save_now(struct sandbox *sandbox)
 {
 	struct store *store = sandbox->core->store;
 	struct workspace *workspace = sandbox->life->workspace;
@@ -63,7 +63,7 @@ static void save_now(struct sandbox *sandbox)
 		return;
 	int result = store_transaction_begin(store, &error);
 	if (result == 0) {
-		result = save(sandbox, &error);
+		result = usage_row_save(sandbox, &error);
 		if (result >= 0)
 			result = budget_save(store, workspace, &error);
 		result = store_transaction_end(store, result, &error);
@@ -85,7 +85,7 @@ static void turn_to_hour(struct sandbox *sandbox, int64_t hour)
 		return;
 	bool used = meter->row.alive_ns || meter->row.paused_ns || meter->row.cpu_ns ||
 		    meter->row.disk_byte_seconds || meter->row.execs;
-	if (used && save(sandbox, &error) < 0) {
+	if (used && usage_row_save(sandbox, &error) < 0) {
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 		return;
 	}
@@ -95,8 +95,8 @@ static void turn_to_hour(struct sandbox *sandbox, int64_t hour)
 					.disk_seen = meter->row.disk_seen};
 }
 
-static void add(struct sandbox *sandbox, enum counts_as as, uint64_t ns, uint64_t cpu_ns,
-		uint64_t memory)
+static void usage_row_add(struct sandbox *sandbox, enum counts_as as, uint64_t ns, uint64_t cpu_ns,
+			  uint64_t memory)
 {
 	struct usage_row *row = &sandbox->life->meter.row;
 	if (as == COUNTS_ALIVE) {
@@ -112,8 +112,8 @@ static void add(struct sandbox *sandbox, enum counts_as as, uint64_t ns, uint64_
 
 /* Counts from the last time up to `to`: the time by the state, the cpu used meanwhile, the memory
  * (the mean). Each hour gets its share. */
-static void count(struct sandbox *sandbox, enum counts_as as, int64_t to, uint64_t cpu_ns,
-		  uint64_t memory)
+static void usage_count(struct sandbox *sandbox, enum counts_as as, int64_t to, uint64_t cpu_ns,
+			uint64_t memory)
 {
 	struct meter *meter = &sandbox->life->meter;
 	struct workspace *workspace = sandbox->life->workspace;
@@ -132,13 +132,13 @@ static void count(struct sandbox *sandbox, enum counts_as as, int64_t to, uint64
 				     ? cpu_left
 				     : (uint64_t)((double)cpu_ns * ((double)part / (double)length));
 		turn_to_hour(sandbox, hour);
-		add(sandbox, as, part, MIN(share, cpu_left), memory);
+		usage_row_add(sandbox, as, part, MIN(share, cpu_left), memory);
 		cpu_left -= MIN(share, cpu_left);
 		from = end;
 	}
 	if (length == 0) {
 		turn_to_hour(sandbox, (to + shift) / NSEC_PER_HOUR);
-		add(sandbox, as, 0, cpu_ns, memory);
+		usage_row_add(sandbox, as, 0, cpu_ns, memory);
 	}
 	if (as == COUNTS_ALIVE) {
 		budget_spend(workspace, BUDGET_WALL, (uint64_t)length);
@@ -151,7 +151,7 @@ static void count(struct sandbox *sandbox, enum counts_as as, int64_t to, uint64
 	meter->unsaved = true;
 }
 
-static enum counts_as counts_now(const struct sandbox *sandbox)
+static enum counts_as sandbox_counts_as(const struct sandbox *sandbox)
 {
 	return state_facts(sandbox->row.state)->counts_as;
 }
@@ -170,7 +170,8 @@ int meter_load(struct sandbox *sandbox, struct error *error)
 	meter->counted = MAX(MIN(wall - shift, clock_boot()), 1);
 	/* It was paused, and the daemon was killed before the row was written. */
 	if (row->paused_wall > wall)
-		count(sandbox, COUNTS_ALIVE, MIN(row->paused_wall - shift, clock_boot()), 0, 0);
+		usage_count(sandbox, COUNTS_ALIVE, MIN(row->paused_wall - shift, clock_boot()), 0,
+			    0);
 	return 0;
 }
 
@@ -205,7 +206,7 @@ void meter_booted(struct sandbox *sandbox)
 void meter_changed(struct sandbox *sandbox, enum sandbox_state from)
 {
 	struct meter *meter = &sandbox->life->meter;
-	enum counts_as before = state_facts(from)->counts_as, now = counts_now(sandbox);
+	enum counts_as before = state_facts(from)->counts_as, now = sandbox_counts_as(sandbox);
 	if (meter->counted == 0) {
 		/* A create: counting begins here. The row is written with the first sample. */
 		if (now == COUNTS_ALIVE) {
@@ -217,15 +218,15 @@ void meter_changed(struct sandbox *sandbox, enum sandbox_state from)
 	}
 	if (before == now)
 		return;
-	count(sandbox, before, clock_boot(), 0, meter->memory);
+	usage_count(sandbox, before, clock_boot(), 0, meter->memory);
 	if (from == SANDBOX_STARTING && now == COUNTS_ALIVE)
 		meter_booted(sandbox); /* written with the row, also for the next daemon */
 	/* A paused sandbox's memory may change, so the old sample is invalid after a resume. */
 	if (before == COUNTS_ALIVE && now == COUNTS_PAUSED)
 		meter->memory_known = false;
 	if (now == COUNTS_ASLEEP)
-		settle_unsampled(sandbox);
-	save_now(sandbox);
+		unsampled_settle(sandbox);
+	usage_save_now(sandbox);
 }
 
 void meter_counters(struct sandbox *sandbox)
@@ -233,7 +234,7 @@ void meter_counters(struct sandbox *sandbox)
 	const struct spawn_counters *counters = &sandbox->counters;
 	struct meter *meter = &sandbox->life->meter;
 	uint64_t cpu_ns = 0, memory = meter->memory;
-	enum counts_as as = counts_now(sandbox);
+	enum counts_as as = sandbox_counts_as(sandbox);
 	if (meter->counted == 0)
 		return;
 	if (counters->known[KNOWN_CPU]) {
@@ -245,14 +246,14 @@ void meter_counters(struct sandbox *sandbox)
 		     !(counters->known[KNOWN_PROCESSES] && counters->processes == 0);
 	if (counters->known[KNOWN_MEMORY] && lives) {
 		memory = meter->memory_known ? (meter->memory + counters->memory) / 2 : 0;
-		count(sandbox, as, clock_boot(), cpu_ns, memory);
+		usage_count(sandbox, as, clock_boot(), cpu_ns, memory);
 		meter->row.memory_byte_seconds +=
 		    byte_seconds(counters->memory, meter->unsampled_ns);
 		meter->unsampled_ns = 0;
 		meter->memory = counters->memory;
 		meter->memory_known = true;
 	} else {
-		count(sandbox, as, clock_boot(), cpu_ns, memory);
+		usage_count(sandbox, as, clock_boot(), cpu_ns, memory);
 	}
 	if (counters->known[KNOWN_CPU])
 		meter->row.cpu_seen_ns = counters->cpu_ns;
@@ -265,25 +266,25 @@ void meter_ended(struct sandbox *sandbox)
 	struct meter *meter = &sandbox->life->meter;
 	if (meter->counted == 0)
 		return;
-	settle_unsampled(sandbox);
+	unsampled_settle(sandbox);
 	if (meter->unsaved)
-		save_now(sandbox);
+		usage_save_now(sandbox);
 }
 
 /* --- all of them --- */
 
-static int save_all(struct core *core, struct error *error)
+static int usage_save_all(struct core *core, struct error *error)
 {
 	list_each (&core->sandboxes, node) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
 		struct meter *meter = &sandbox->life->meter;
-		if (meter->unsaved && meter->counted != 0 && save(sandbox, error) < 0)
+		if (meter->unsaved && meter->counted != 0 && usage_row_save(sandbox, error) < 0)
 			return -1;
 	}
 	return budgets_save(core, error);
 }
 
-static bool anything_unsaved(const struct core *core)
+static bool usage_any_unsaved(const struct core *core)
 {
 	list_each (&core->sandboxes, node)
 		if (list_entry(node, struct sandbox, link)->life->meter.unsaved)
@@ -294,10 +295,10 @@ static bool anything_unsaved(const struct core *core)
 void meter_flush(struct core *core)
 {
 	struct error error;
-	if (!anything_unsaved(core))
+	if (!usage_any_unsaved(core))
 		return;
 	if (store_transaction_begin(core->store, &error) < 0 ||
-	    store_transaction_end(core->store, save_all(core, &error), &error) < 0) {
+	    store_transaction_end(core->store, usage_save_all(core, &error), &error) < 0) {
 		log_warning("what was used is written later: %s", error.message);
 		return;
 	}
@@ -307,27 +308,27 @@ void meter_flush(struct core *core)
 }
 
 /* Also the sandboxes about which the spawner reports nothing. */
-static void count_time(struct core *core)
+static void usage_count_time(struct core *core)
 {
 	int64_t now = clock_boot();
 	list_each (&core->sandboxes, node) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
 		struct meter *meter = &sandbox->life->meter;
-		enum counts_as as = counts_now(sandbox);
+		enum counts_as as = sandbox_counts_as(sandbox);
 		bool due = as == COUNTS_ALIVE ||
 			   (as != COUNTS_NOT && now - meter->counted >= ASLEEP_INTERVAL);
 		if (due && meter->counted != 0)
-			count(sandbox, as, now, 0, meter->memory);
+			usage_count(sandbox, as, now, 0, meter->memory);
 	}
 }
 
 void meter_settle(struct core *core)
 {
-	count_time(core);
+	usage_count_time(core);
 	meter_flush(core);
 }
 
-static void looked(void *data, const struct error *error)
+static void metering_counters_refreshed(void *data, const struct error *error)
 {
 	struct core *core = data;
 	struct metering *metering = &core->private->metering;
@@ -352,11 +353,11 @@ static void looked(void *data, const struct error *error)
 	}
 }
 
-static int look(struct core *core, struct error *error)
+static int metering_refresh_counters(struct core *core, struct error *error)
 {
 	if (core->private->metering.looking)
 		return 0;
-	if (counters_refresh_all(core, looked, core, error) < 0)
+	if (counters_refresh_all(core, metering_counters_refreshed, core, error) < 0)
 		return -1;
 	core->private->metering.looking = true;
 	return 0;
@@ -379,7 +380,7 @@ int64_t meter_tend(struct core *core, int64_t now)
 	metering->due = now + interval;
 	if (list_empty(&core->sandboxes)) {
 		meter_flush(core);
-	} else if (look(core, &error) < 0) {
+	} else if (metering_refresh_counters(core, &error) < 0) {
 		metering->due = now + RETRY_INTERVAL;
 		if (error.kind != ERROR_SPAWNER_GONE)
 			log_warning("metering: %s", error.message);
@@ -396,7 +397,7 @@ int meter_refresh(struct core *core, void (*done)(void *data, const struct error
 		core_done_later(core, done, data);
 		return 0;
 	}
-	if (look(core, error) < 0)
+	if (metering_refresh_counters(core, error) < 0)
 		return -1;
 	struct waiting *waiting = calloc(1, sizeof(*waiting));
 	if (!waiting)

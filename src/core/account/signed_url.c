@@ -15,8 +15,8 @@
 
 /* The signed bytes: every field after its length, so that fields cannot be shifted into each
  * other. */
-static int signed_bytes(const char *workspace, const struct signed_url *url, uint8_t *room,
-			size_t size, size_t *ret_size)
+static int signed_bytes_write(const char *workspace, const struct signed_url *url, uint8_t *room,
+			      size_t size, size_t *ret_size)
 {
 	struct writer writer = writer_on(room, size);
 	write_text(&writer, "caisson signed url 1");
@@ -40,7 +40,7 @@ int signed_url_sign(struct core *core, const char *workspace, const struct signe
 {
 	uint8_t mac[MAC_SIZE], message[2 * GUEST_PATH_MAX];
 	size_t size;
-	if (signed_bytes(workspace, url, message, sizeof(message), &size) < 0)
+	if (signed_bytes_write(workspace, url, message, sizeof(message), &size) < 0)
 		return error_set(error, ERROR_INVALID, "the path is too long to be signed");
 	if (core_mac(core, "url", message, size, mac, error) < 0)
 		return -1;
@@ -48,15 +48,15 @@ int signed_url_sign(struct core *core, const char *workspace, const struct signe
 	return 0;
 }
 
-static int invalid(struct error *error, const char *why)
+static int url_invalid(struct error *error, const char *why)
 {
 	return error_set(error, ERROR_URL_INVALID, "%s", why);
 }
 
 /* The workspace of a live sandbox or a tombstone: the signature is checked before any answer
  * reveals either. */
-static int workspace_of(struct core *core, const struct id *id, char workspace[WORKSPACE_MAX + 1],
-			struct error *error)
+static int sandbox_workspace(struct core *core, const struct id *id,
+			     char workspace[WORKSPACE_MAX + 1], struct error *error)
 {
 	struct sandbox *sandbox = sandbox_by_id(core, id);
 	struct sandbox_row row = {0};
@@ -66,17 +66,17 @@ static int workspace_of(struct core *core, const struct id *id, char workspace[W
 	const char *name = sandbox ? sandbox->row.workspace : row.workspace;
 	bool good = found && text_copy(workspace, WORKSPACE_MAX + 1, name) == 0;
 	sandbox_row_done(&row);
-	return good ? 0 : invalid(error, "this URL is not valid");
+	return good ? 0 : url_invalid(error, "this URL is not valid");
 }
 
 /* The present rights of the token or user that made the URL. */
-static int maker(struct core *core, const struct signed_url *url, const char *workspace,
-		 struct principal *principal, struct error *error)
+static int maker_principal(struct core *core, const struct signed_url *url, const char *workspace,
+			   struct principal *principal, struct error *error)
 {
 	struct token_row row = {0};
 	*principal = (struct principal){.uid = (uid_t)-1, .gid = (gid_t)-1};
 	if (text_copy(principal->workspace, sizeof(principal->workspace), workspace) < 0)
-		return invalid(error, "this URL is not valid");
+		return url_invalid(error, "this URL is not valid");
 	if (!id_is_set(&url->token)) {
 		principal->scopes = SCOPE_READ | SCOPE_WRITE;
 		principal->uid = geteuid(); /* a local peer without a token has our rights */
@@ -94,7 +94,7 @@ static int maker(struct core *core, const struct signed_url *url, const char *wo
 	principal->sandbox = row.sandbox;
 	principal->expires_wall = row.expires_wall;
 	token_row_done(&row);
-	return good ? 0 : invalid(error, "the token that made this URL has ended");
+	return good ? 0 : url_invalid(error, "the token that made this URL has ended");
 }
 
 int signed_url_check(struct core *core, const struct signed_url *url, const char *signature,
@@ -102,15 +102,15 @@ int signed_url_check(struct core *core, const struct signed_url *url, const char
 		     struct error *error)
 {
 	char workspace[WORKSPACE_MAX + 1], expected[SIGNATURE_SIZE];
-	if (workspace_of(core, &url->sandbox, workspace, error) < 0 ||
+	if (sandbox_workspace(core, &url->sandbox, workspace, error) < 0 ||
 	    signed_url_sign(core, workspace, url, expected, error) < 0)
 		return -1;
 	if (strlen(signature) != SIGNATURE_SIZE - 1 ||
 	    CRYPTO_memcmp(signature, expected, SIGNATURE_SIZE - 1) != 0)
-		return invalid(error, "this URL is not valid");
+		return url_invalid(error, "this URL is not valid");
 	if (clock_wall() / NSEC_PER_SEC >= (int64_t)url->expires)
 		return error_set(error, ERROR_URL_EXPIRED, "this URL has expired");
-	if (maker(core, url, workspace, ret_principal, error) < 0)
+	if (maker_principal(core, url, workspace, ret_principal, error) < 0)
 		return -1;
 	return sandbox_find(core, ret_principal, url->sandbox.text, ret_sandbox, error);
 }

@@ -188,7 +188,7 @@ int token_check(struct core *core, const char *text, struct principal *ret_princ
 
 /* --- what is open with them --- */
 
-static bool still_good(struct core *core, const struct id *id)
+static bool token_still_good(struct core *core, const struct id *id)
 {
 	struct token_row row = {0};
 	struct error error;
@@ -207,7 +207,7 @@ static bool still_good(struct core *core, const struct id *id)
 }
 
 /* Watchers of one token are usually adjacent: each token is looked up once. */
-static void tell_ended(void *data)
+static void token_watchers_tell(void *data)
 {
 	struct core *core = data;
 	struct id looked = {0};
@@ -221,7 +221,7 @@ static void tell_ended(void *data)
 		struct token_watcher *watcher = list_entry(node, struct token_watcher, link);
 		if (!id_equal(&watcher->token, &looked)) {
 			looked = watcher->token;
-			good = still_good(core, &looked);
+			good = token_still_good(core, &looked);
 		}
 		bool expired = watcher->expires_wall != 0 && watcher->expires_wall <= clock_wall();
 		if (good && !expired)
@@ -236,19 +236,19 @@ static void tell_ended(void *data)
 	}
 }
 
-static void tell_later(struct core *core)
+static void token_watchers_tell_later(struct core *core)
 {
 	if (core->private->tokens_telling || list_empty(&core->private->token_watchers))
 		return;
 	core->private->tokens_telling = true;
-	core_later(core, tell_ended, core);
+	core_later(core, token_watchers_tell, core);
 }
 
 int token_revoke(struct core *core, const struct id *id, struct error *error)
 {
 	if (store_token_revoke(core->store, id, clock_wall(), error) < 0)
 		return -1;
-	tell_later(core);
+	token_watchers_tell_later(core);
 	return 0;
 }
 
@@ -259,7 +259,7 @@ void tokens_end_with(struct core *core, const struct id *sandbox)
 	if (revoked < 0)
 		log_warning("the tokens of sandbox %s: %s", sandbox->text, error.message);
 	else if (revoked > 0)
-		tell_later(core);
+		token_watchers_tell_later(core);
 }
 
 void token_watch(struct core *core, struct token_watcher *watcher)
@@ -283,7 +283,7 @@ int64_t tokens_tend(struct core *core, int64_t now)
 	list_each (&core->private->token_watchers, node) {
 		int64_t expires = list_entry(node, struct token_watcher, link)->expires_wall;
 		if (expires != 0 && expires <= wall)
-			tell_later(core);
+			token_watchers_tell_later(core);
 		else if (expires != 0)
 			next = MIN(next, now + (expires - wall));
 	}

@@ -74,7 +74,7 @@ void activity_unlisten(struct activity_listener *listener)
 }
 
 /* A callback may remove any listener: each is moved to the end of the list before its call. */
-static void tell_one(struct activity_log *log, const struct activity_row *row)
+static void listeners_tell_row(struct activity_log *log, const struct activity_row *row)
 {
 	struct list due;
 	list_take_all(&log->listeners, &due);
@@ -88,7 +88,7 @@ static void tell_one(struct activity_log *log, const struct activity_row *row)
 }
 
 /* In a separate turn, so that a listener may do anything. */
-static void tell(void *data)
+static void listeners_tell(void *data)
 {
 	struct core *core = data;
 	struct activity_log *log = core->private ? core->private->activity : NULL;
@@ -98,17 +98,17 @@ static void tell(void *data)
 	while (!list_empty(&log->written)) {
 		struct pending *pending = list_entry(log->written.next, struct pending, link);
 		list_remove(&pending->link);
-		tell_one(log, &pending->row);
+		listeners_tell_row(log, &pending->row);
 		pending_free(pending);
 	}
 }
 
-static void tell_later(struct activity_log *log)
+static void listeners_tell_later(struct activity_log *log)
 {
 	if (log->telling || list_empty(&log->written))
 		return;
 	log->telling = true;
-	core_later(log->core, tell, log->core);
+	core_later(log->core, listeners_tell, log->core);
 }
 
 /* --- writing --- */
@@ -148,7 +148,7 @@ static int head_load(struct core *core, const struct id *sandbox, struct activit
 
 /* Another process has written to the chain of this sandbox (a daemon that was being replaced):
  * chains the waiting entries to the newest row. */
-static void rebase(struct activity_log *log, const struct id *id)
+static void chain_rebase(struct activity_log *log, const struct id *id)
 {
 	struct activity_head head = {0};
 	struct sandbox *sandbox = sandbox_by_id(log->core, id);
@@ -170,7 +170,7 @@ static void rebase(struct activity_log *log, const struct id *id)
 
 /* Inserts every waiting entry, inside a transaction. 0, -1, or 1: the head of the chain of *ret_id
  * was wrong. */
-static int insert_all(struct activity_log *log, struct id *ret_id, struct error *error)
+static int pending_insert(struct activity_log *log, struct id *ret_id, struct error *error)
 {
 	list_each (&log->pending, node) {
 		struct activity_row *row = &list_entry(node, struct pending, link)->row;
@@ -183,9 +183,9 @@ static int insert_all(struct activity_log *log, struct id *ret_id, struct error 
 	return 0;
 }
 
-static void schedule(struct activity_log *log, uint32_t delay_ms);
+static void flush_schedule(struct activity_log *log, uint32_t delay_ms);
 
-static void all_written(struct activity_log *log)
+static void pending_written(struct activity_log *log)
 {
 	while (!list_empty(&log->pending)) {
 		struct list *node = log->pending.next;
@@ -199,16 +199,16 @@ static void all_written(struct activity_log *log)
 	if (list_empty(&log->listeners))
 		while (!list_empty(&log->written))
 			pending_free(list_entry(log->written.next, struct pending, link));
-	tell_later(log);
+	listeners_tell_later(log);
 }
 
-static void cannot_write(struct activity_log *log, const struct error *error)
+static void pending_write_failed(struct activity_log *log, const struct error *error)
 {
 	if (!log->failing)
 		log_error("the activity cannot be written, %u entries wait: %s", log->count,
 			  error->message);
 	log->failing = true;
-	schedule(log, RETRY_MS);
+	flush_schedule(log, RETRY_MS);
 }
 
 int activity_save(struct core *core, int (*write)(void *data, struct error *error), void *data,
@@ -221,30 +221,30 @@ int activity_save(struct core *core, int (*write)(void *data, struct error *erro
 	if (!log || list_empty(&log->pending))
 		return write ? write(data, error) : 0;
 	if (store_transaction_begin(core->store, &own) < 0) {
-		cannot_write(log, &own);
+		pending_write_failed(log, &own);
 		return write ? write(data, error) : 0;
 	}
 	if (write)
 		written = write(data, error);
 	if (written >= 0)
-		inserted = insert_all(log, &id, &own);
+		inserted = pending_insert(log, &id, &own);
 	bool good = written >= 0 && inserted == 0;
 	/* If the commit fails, both are undone. */
 	if (store_transaction_end(core->store, good ? 0 : -1, good ? &own : &(struct error){0}) ==
 	    0) {
-		all_written(log);
+		pending_written(log);
 		return written;
 	}
 	if (written < 0)
 		return written;
 	if (inserted > 0)
-		rebase(log, &id);
-	cannot_write(log, &own);
+		chain_rebase(log, &id);
+	pending_write_failed(log, &own);
 	return write ? write(data, error) : -1;
 }
 
 /* Records the number of dropped entries of a sandbox when there is room again. */
-static void tell_dropped(struct core *core, struct activity_log *log)
+static void dropped_record(struct core *core, struct activity_log *log)
 {
 	log->any_dropped = false;
 	list_each (&core->sandboxes, node) {
@@ -267,7 +267,7 @@ void activity_flush(struct core *core)
 		return;
 	(void)!activity_save(core, NULL, NULL, &ignored);
 	if (log->any_dropped && !log->failing)
-		tell_dropped(core, log);
+		dropped_record(core, log);
 }
 
 int activity_each(struct core *core, const struct activity_query *query,
@@ -337,7 +337,7 @@ int activity_seek(struct core *core, const char *workspace, const char *name, co
 	return 0;
 }
 
-static void on_soon(void *data)
+static void flush_due(void *data)
 {
 	struct core *core = data;
 	if (!core->private || !core->private->activity)
@@ -347,23 +347,23 @@ static void on_soon(void *data)
 		activity_flush(core);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void flush_timer_due(uv_timer_t *timer)
 {
 	struct activity_log *log = container_of(timer, struct activity_log, timer);
 	if (!log->core->private->let_go)
 		activity_flush(log->core);
 }
 
-static void schedule(struct activity_log *log, uint32_t delay_ms)
+static void flush_schedule(struct activity_log *log, uint32_t delay_ms)
 {
 	if (log->core->private->stopping)
 		return;
 	if (delay_ms > 0) {
 		if (!uv_is_active((uv_handle_t *)&log->timer))
-			uv_timer_start(&log->timer, on_timer, delay_ms, 0);
+			uv_timer_start(&log->timer, flush_timer_due, delay_ms, 0);
 	} else if (!log->soon && !log->failing) {
 		log->soon = true;
-		core_later(log->core, on_soon, log->core);
+		core_later(log->core, flush_due, log->core);
 	}
 }
 
@@ -388,8 +388,8 @@ static void append_value(const struct core *core, struct buffer *packed, const c
 		abort(); /* its maximum is sufficient */
 }
 
-static void pack(const struct core *core, const struct detail *details, size_t count,
-		 struct activity_row *row)
+static void details_pack(const struct core *core, const struct detail *details, size_t count,
+			 struct activity_row *row)
 {
 	DONE_BUFFER struct buffer packed = BUFFER(ACTIVITY_DETAILS_MAX * (ACTIVITY_VALUE_MAX + 64));
 	for (size_t i = 0; i < count && i < ACTIVITY_DETAILS_MAX; i++) {
@@ -403,7 +403,7 @@ static void pack(const struct core *core, const struct detail *details, size_t c
 	row->details = TAKE_PTR(packed.data);
 }
 
-static void drop(struct sandbox *sandbox, struct activity_log *log)
+static void activity_entry_drop(struct sandbox *sandbox, struct activity_log *log)
 {
 	if (sandbox->life->activity.dropped++ == 0)
 		log_error("sandbox %s: entries of its activity are dropped", sandbox->row.id.text);
@@ -419,7 +419,7 @@ void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const 
 	if (!log || core->private->let_go || core->private->stopping)
 		return;
 	if (log->count >= PENDING_MAX || head_load(core, &sandbox->row.id, head) < 0) {
-		drop(sandbox, log);
+		activity_entry_drop(sandbox, log);
 		return;
 	}
 	struct pending *pending = calloc(1, sizeof(*pending));
@@ -436,7 +436,7 @@ void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const 
 	};
 	if (exec)
 		row->exec = *exec;
-	pack(core, details, count, row);
+	details_pack(core, details, count, row);
 	memcpy(row->previous, head->hash, sizeof(head->hash));
 	hash_row(row);
 	head->number = row->number;
@@ -444,7 +444,7 @@ void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const 
 	list_append(&log->pending, &pending->link);
 	log->count++;
 	bool lazy = kind == ACTIVITY_EXEC_STARTED || kind == ACTIVITY_SANDBOX_CREATED;
-	schedule(log, lazy ? LAZY_MS : 0);
+	flush_schedule(log, lazy ? LAZY_MS : 0);
 	uint32_t most = core->config.activity_entries;
 	if (most > 0 && head->number - head->first >= (uint64_t)most + most / 8 && !log->too_many) {
 		log->too_many = true;
@@ -492,7 +492,7 @@ void activity_start(struct core *core)
 	core->private->activity = log;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void flush_timer_closed(uv_handle_t *handle)
 {
 	free(container_of((uv_timer_t *)handle, struct activity_log, timer));
 }
@@ -514,11 +514,11 @@ void activity_stop(struct core *core)
 	/* The listeners' owners free them: they are only taken out of the list. */
 	while (!list_empty(&log->listeners))
 		list_remove(log->listeners.next);
-	uv_close((uv_handle_t *)&log->timer, on_closed);
+	uv_close((uv_handle_t *)&log->timer, flush_timer_closed);
 }
 
 /* The newest entry of a live sandbox stays, since the next one is chained to it. */
-static bool keep(void *data, const struct id *sandbox, uint64_t number)
+static bool newest_entry_keep(void *data, const struct id *sandbox, uint64_t number)
 {
 	struct sandbox *living = sandbox_by_id(data, sandbox);
 	return living && (head_load(data, sandbox, &living->life->activity) < 0 ||
@@ -552,9 +552,9 @@ bool activity_prune(struct core *core)
 	bool more = false;
 	if (!log)
 		return false;
-	if (days > 0 &&
-	    store_activity_prune_age(core->store, clock_wall() - days * 86400 * NSEC_PER_SEC,
-				     &log->prune_cursor, keep, core, &more, &error) < 0) {
+	if (days > 0 && store_activity_prune_age(
+			    core->store, clock_wall() - days * 86400 * NSEC_PER_SEC,
+			    &log->prune_cursor, newest_entry_keep, core, &more, &error) < 0) {
 		log_warning("old activity cannot be removed: %s", error.message);
 		more = false;
 	}

@@ -153,7 +153,7 @@ static void hash_stream(struct digest_stream *stream, char *piece, size_t room)
 	EVP_MD_CTX_free(context);
 }
 
-static void take(struct exec *exec, const struct digest_stream *streams)
+static void digests_take(struct exec *exec, const struct digest_stream *streams)
 {
 	for (int i = 0; i < 2; i++) {
 		exec->digest_known[i] = streams[i].known;
@@ -187,7 +187,7 @@ static void hash_after(uv_work_t *request, int status UNUSED)
 	    work->core->private ? sandbox_by_id(work->core, &work->sandbox) : NULL;
 	struct exec *exec = sandbox ? exec_by_key(sandbox, work->key) : NULL;
 	if (exec && exec->written == EXEC_HASHING) {
-		take(exec, work->streams);
+		digests_take(exec, work->streams);
 		exec_save_end(exec);
 		exec_trim(sandbox);
 	}
@@ -245,7 +245,7 @@ bool exec_digest_begin(struct exec *exec)
 		exec->written = EXEC_HASHING;
 		return true;
 	}
-	take(exec, streams);
+	digests_take(exec, streams);
 	return false;
 }
 

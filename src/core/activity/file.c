@@ -34,7 +34,7 @@ static const struct {
     {FILE_PACK, ACTIVITY_FILE_READ, "pack", NULL, NULL},
 };
 
-static int find(uint8_t operation)
+static int change_find(uint8_t operation)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(changes); i++)
 		if (changes[i].operation == operation)
@@ -42,7 +42,7 @@ static int find(uint8_t operation)
 	return -1;
 }
 
-static void copy(char *to, size_t room, const struct bytes *path)
+static void path_copy(char *to, size_t room, const struct bytes *path)
 {
 	size_t size = MIN(path->size, room - 1);
 	if (size > 0)
@@ -53,7 +53,7 @@ static void copy(char *to, size_t room, const struct bytes *path)
 struct file_note *file_note_new(struct sandbox *sandbox, const struct principal *principal,
 				const struct file_request *request)
 {
-	int at = find(request->operation);
+	int at = change_find(request->operation);
 	if (at < 0 ||
 	    (changes[at].kind == ACTIVITY_FILE_READ && !sandbox->core->config.activity_reads))
 		return NULL;
@@ -61,15 +61,15 @@ struct file_note *file_note_new(struct sandbox *sandbox, const struct principal 
 	if (!note)
 		abort();
 	activity_actor(principal, note->actor);
-	copy(note->path, sizeof(note->path), &request->path);
-	copy(note->other, sizeof(note->other), &request->path2);
+	path_copy(note->path, sizeof(note->path), &request->path);
+	path_copy(note->other, sizeof(note->other), &request->path2);
 	return note;
 }
 
 void file_note_done(struct sandbox *sandbox, struct file_note *note, uint8_t operation,
 		    const void *result, size_t size, const struct error *error)
 {
-	int at = note ? find(operation) : -1;
+	int at = note ? change_find(operation) : -1;
 	if (at >= 0 && !error) {
 		struct reader reader = reader_on(result, size);
 		char count[24];

@@ -8,7 +8,7 @@
 
 #include "store/secrets.h"
 
-static EVP_PKEY *load(struct core *core, struct error *error)
+static EVP_PKEY *key_load(struct core *core, struct error *error)
 {
 	uint8_t seed[RECEIPT_KEY_SIZE];
 	if (store_secret_get(core->store, "receipt", sizeof(seed), seed, error) < 0)
@@ -23,7 +23,7 @@ static EVP_PKEY *load(struct core *core, struct error *error)
 int receipt_public_key(struct core *core, uint8_t ret_key[RECEIPT_KEY_SIZE], struct error *error)
 {
 	size_t size = RECEIPT_KEY_SIZE;
-	EVP_PKEY *key = load(core, error);
+	EVP_PKEY *key = key_load(core, error);
 	if (!key)
 		return -1;
 	int result = EVP_PKEY_get_raw_public_key(key, ret_key, &size);
@@ -40,7 +40,7 @@ int receipt_sign(struct core *core, const void *data, size_t size,
 	size_t length = RECEIPT_SIGNATURE_SIZE;
 	if (receipt_signed_text(data, size, &text) < 0)
 		return error_set(error, ERROR_TOO_LARGE, "the receipt is too long");
-	EVP_PKEY *key = load(core, error);
+	EVP_PKEY *key = key_load(core, error);
 	if (!key)
 		return -1;
 	EVP_MD_CTX *context = EVP_MD_CTX_new();

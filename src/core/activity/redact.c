@@ -146,7 +146,7 @@ struct output {
 	bool to_end;        /* a value extends to the end of the text */
 };
 
-static void put(struct output *output, const char *until, const char *mask)
+static void output_put(struct output *output, const char *until, const char *mask)
 {
 	/* The buffer is as long as the stored value; the caller cuts the rest. */
 	size_t size = (size_t)(until - output->from), room;
@@ -159,7 +159,7 @@ static void mask_value(struct output *output, const char *begin, const char *end
 {
 	if (end == begin)
 		return;
-	put(output, begin, MASK);
+	output_put(output, begin, MASK);
 	output->from = output->resume = end;
 }
 
@@ -306,7 +306,7 @@ static const char *look_at_token(const char *text, struct output *output)
 }
 
 /* Does a quotation begin here? An apostrophe does not begin one. */
-static bool opens(const char *at)
+static bool quote_opens(const char *at)
 {
 	return (*at == '\'' || *at == '"') && *quoted_end(at + 1, *at, *at == '"');
 }
@@ -316,7 +316,7 @@ static const char *look_at_quote(const char *text, const char *at, struct output
 {
 	if (*at == '\\' && output->quote != '\'' && at[1] && strchr("\\\"'", at[1]))
 		return at + 2;
-	if (output->quote ? *at == output->quote : opens(at))
+	if (output->quote ? *at == output->quote : quote_opens(at))
 		output->quote = output->quote ? 0 : *at;
 	/* Apostrophes in a comment are ignored, secrets in it are not. */
 	else if (*at == '#' && !output->quote && (at == text || strchr(" \t\n;", at[-1])))
@@ -324,7 +324,8 @@ static const char *look_at_quote(const char *text, const char *at, struct output
 	return at + 1;
 }
 
-static void redact(const char *patterns, const char *text, bool to_end, struct buffer *ret_text)
+static void text_redact(const char *patterns, const char *text, bool to_end,
+			struct buffer *ret_text)
 {
 	struct output output = {.buffer = ret_text, .text = text, .from = text, .to_end = to_end};
 	bool inside = false; /* inside a name that was checked already */
@@ -347,12 +348,12 @@ static void redact(const char *patterns, const char *text, bool to_end, struct b
 		inside = name_character(*at) && next == at + 1;
 		at = next;
 	}
-	put(&output, output.from + strlen(output.from), "");
+	output_put(&output, output.from + strlen(output.from), "");
 }
 
 void activity_redact(const char *patterns, const char *text, struct buffer *ret_text)
 {
-	redact(patterns, text, false, ret_text);
+	text_redact(patterns, text, false, ret_text);
 }
 
 static bool is_shell(const char *program)
@@ -365,7 +366,7 @@ static bool is_shell(const char *program)
 	return false;
 }
 
-static void append(struct buffer *buffer, const char *text)
+static void buffer_append_bounded(struct buffer *buffer, const char *text)
 {
 	size_t room = buffer->maximum - buffer->size;
 	(void)!buffer_append(buffer, text, MIN(strlen(text), room));
@@ -378,17 +379,17 @@ void activity_redact_command(const char *patterns, const char *const *argv, size
 		     argv[1][strlen(argv[1]) - 1] == 'c';
 	for (size_t i = 0; i < argc && ret_text->size < ret_text->maximum; i++) {
 		const char *before = i > 0 ? argv[i - 1] : "";
-		append(ret_text, i > 0 ? " " : "");
+		buffer_append_bounded(ret_text, i > 0 ? " " : "");
 		if (before[0] == '-' && !strchr(before, '=') && strncmp(argv[i], "--", 2) != 0 &&
 		    argv[i][0] && is_secret(patterns, before, strlen(before)))
-			append(ret_text, MASK);
+			buffer_append_bounded(ret_text, MASK);
 		else
-			redact(patterns, argv[i], !(shell && i == 2), ret_text);
+			text_redact(patterns, argv[i], !(shell && i == 2), ret_text);
 	}
 }
 
 void activity_redact_joined(const char *patterns, const char *command, struct buffer *ret_text)
 {
 	static const char shell[] = "/bin/sh -c ";
-	redact(patterns, command, strncmp(command, shell, sizeof(shell) - 1) != 0, ret_text);
+	text_redact(patterns, command, strncmp(command, shell, sizeof(shell) - 1) != 0, ret_text);
 }

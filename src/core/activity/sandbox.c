@@ -28,8 +28,8 @@ void activity_woken_by(struct sandbox *sandbox, const struct principal *principa
 	activity_actor(principal, sandbox->life->woken_by);
 }
 
-static void record(struct sandbox *sandbox, enum activity_kind kind, const struct detail *details,
-		   size_t count)
+static void transition_record(struct sandbox *sandbox, enum activity_kind kind,
+			      const struct detail *details, size_t count)
 {
 	char *by = sandbox->life->transition.asked_by;
 	activity_record_by(sandbox, kind, by[0] ? by : "system", NULL, details, count);
@@ -37,7 +37,7 @@ static void record(struct sandbox *sandbox, enum activity_kind kind, const struc
 }
 
 /* "cpu,disk": the limits that are not enforced on this host; "none" if all are. */
-static void unenforced(const struct sandbox_row *row, char *text, size_t room)
+static void limits_unenforced_text(const struct sandbox_row *row, char *text, size_t room)
 {
 	size_t used = 0;
 	for (int kind = 0; kind < LIMIT_COUNT && used < room; kind++)
@@ -52,14 +52,14 @@ static void record_boot(struct sandbox *sandbox, enum activity_kind kind)
 {
 	char boot[24], missing[128];
 	snprintf(boot, sizeof(boot), "%" PRIu64, sandbox->row.boot_us);
-	unenforced(&sandbox->row, missing, sizeof(missing));
+	limits_unenforced_text(&sandbox->row, missing, sizeof(missing));
 	const struct detail details[] = {
 	    {"boot", boot_mode_name(sandbox->row.boot_origin)},
 	    {"boot_us", boot},
 	    {"isolation", tier_name((enum tier)sandbox->row.tier)},
 	    {"limits_not_enforced", missing},
 	};
-	record(sandbox, kind, details, ARRAY_SIZE(details));
+	transition_record(sandbox, kind, details, ARRAY_SIZE(details));
 }
 
 void activity_paused(struct sandbox *sandbox)
@@ -72,7 +72,7 @@ void activity_paused(struct sandbox *sandbox)
 	    {"memory_before_bytes", pause->known ? before : NULL},
 	    {"memory_after_bytes", pause->known ? after : NULL},
 	};
-	record(sandbox, ACTIVITY_SANDBOX_PAUSED, details, ARRAY_SIZE(details));
+	transition_record(sandbox, ACTIVITY_SANDBOX_PAUSED, details, ARRAY_SIZE(details));
 }
 
 static void record_end(struct sandbox *sandbox)
@@ -82,7 +82,7 @@ static void record_end(struct sandbox *sandbox)
 	    {"reason", end_reason_name((enum end_reason)row->end_reason)},
 	    {"message", row->end_message},
 	};
-	record(sandbox, ACTIVITY_SANDBOX_ENDED, details, ARRAY_SIZE(details));
+	transition_record(sandbox, ACTIVITY_SANDBOX_ENDED, details, ARRAY_SIZE(details));
 }
 
 bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum sandbox_action action)
@@ -95,15 +95,16 @@ bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum san
 		record_boot(sandbox, before == SANDBOX_CREATING ? ACTIVITY_SANDBOX_RUNNING
 								: ACTIVITY_SANDBOX_STARTED);
 	else if (state == SANDBOX_RUNNING && was->counts_as == COUNTS_PAUSED)
-		record(sandbox, ACTIVITY_SANDBOX_RESUMED, NULL, 0);
+		transition_record(sandbox, ACTIVITY_SANDBOX_RESUMED, NULL, 0);
 	else if (state == SANDBOX_PAUSED && before == SANDBOX_PAUSING &&
 		 action != SANDBOX_ACTION_RECLAIM)
 		activity_paused(sandbox); /* else when the reclaimed amount is known */
 	else if (state == SANDBOX_STOPPED && before != SANDBOX_STARTING)
-		record(sandbox, ACTIVITY_SANDBOX_STOPPED,
-		       &(struct detail){
-			   "reason", before == SANDBOX_STOPPING ? "asked" : "its processes ended"},
-		       1);
+		transition_record(sandbox, ACTIVITY_SANDBOX_STOPPED,
+				  &(struct detail){"reason", before == SANDBOX_STOPPING
+								 ? "asked"
+								 : "its processes ended"},
+				  1);
 	else if (state == SANDBOX_ENDED)
 		record_end(sandbox);
 	else

@@ -270,7 +270,7 @@ static struct foreground_cell *foreground_cell_new(struct code_context *context,
 	waited->size = spec->size;
 	waited->timeout_ms = spec->timeout_ms;
 	waited->cell = spec->cell;
-	waited->asker = asker_of(spec->principal);
+	waited->asker = asker_from_principal(spec->principal);
 	return waited;
 }
 
@@ -288,7 +288,7 @@ static int cell_start_once(struct sandbox *sandbox, const struct code_spec *spec
 	    .user = spec->user ? text_duplicate(spec->user) : NULL,
 	};
 	struct code_context *context = code_context_new(sandbox, &row, true);
-	context->life->asker = asker_of(spec->principal);
+	context->life->asker = asker_from_principal(spec->principal);
 	if (code_interpreter_start(context, spec, error) < 0) {
 		code_context_free(context);
 		return -1;

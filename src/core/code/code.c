@@ -137,7 +137,7 @@ struct code_context *code_context_of_cell(struct core *core, const struct princi
 /* --- the end --- */
 
 /* The running cell ends with the interpreter. */
-static void finish_running(struct code_context *context)
+static void context_finish_cell(struct code_context *context)
 {
 	struct code_cell *cell = code_cell_of(context, context->running->number);
 	struct exec *exec = context->life->main.exec;
@@ -154,7 +154,7 @@ static void finish_running(struct code_context *context)
 }
 
 /* Notifies everybody who waits for the context; false if it was freed meanwhile. */
-static bool tell_all(struct code_context *context, const struct error *error)
+static bool context_tell_all(struct code_context *context, const struct error *error)
 {
 	struct core *core = context->sandbox->core;
 	struct id id = context->row.id;
@@ -169,14 +169,14 @@ static bool tell_all(struct code_context *context, const struct error *error)
 	if (code_context_by_id(core, &id) != context)
 		return false;
 	if (context->running)
-		finish_running(context);
+		context_finish_cell(context);
 	if (code_context_by_id(core, &id) != context)
 		return false;
 	code_refuse_queue(context, error);
 	return code_context_by_id(core, &id) == context;
 }
 
-static void forget(struct code_context *context)
+static void context_forget(struct code_context *context)
 {
 	struct error error;
 	if (context->life->recorded &&
@@ -188,7 +188,7 @@ static void forget(struct code_context *context)
 
 /* Removes the oldest ended contexts above the maximum: first those that cannot be restarted. May
  * remove any context of the list: a caller that ends a context must not hold another one. */
-static void trim(struct sandbox *sandbox)
+static void contexts_trim(struct sandbox *sandbox)
 {
 	size_t ended = 0;
 	struct code_context *oldest = NULL;
@@ -201,7 +201,7 @@ static void trim(struct sandbox *sandbox)
 			oldest = at;
 	}
 	if (ended > CODE_CONTEXTS_ENDED_MAX)
-		forget(oldest);
+		context_forget(oldest);
 }
 
 static void context_end(struct code_context *context, const struct principal *principal,
@@ -217,7 +217,7 @@ static void context_end(struct code_context *context, const struct principal *pr
 	context->life->finished = context->life->end_told = true;
 	error_set(&error, ERROR_CONTEXT_ENDED, "context `%s` has ended: %s", context->row.id.text,
 		  reason);
-	if (!tell_all(context, &error))
+	if (!context_tell_all(context, &error))
 		return;
 	code_interpreter_stop(context);
 	if (!context->life->recorded) {
@@ -227,7 +227,7 @@ static void context_end(struct code_context *context, const struct principal *pr
 	code_context_save(context);
 	ACTIVITY(sandbox, ACTIVITY_CODE_CONTEXT_ENDED, principal, &context->row.exec,
 		 {"context", context->row.id.text}, {"reason", reason});
-	trim(sandbox);
+	contexts_trim(sandbox);
 }
 
 void code_context_ended(struct code_context *context, const char *reason)
@@ -245,11 +245,12 @@ void code_context_delete(struct code_context *context, const struct principal *p
 			 &context->row.exec, {"context", context->row.id.text},
 			 {"reason", "it was deleted"});
 	context->row.ended_wall = clock_wall();
-	/* In a context for one cell, the cell gets the deletion as its error: finish_running(). */
+	/* In a context for one cell, the cell gets the deletion as its error:
+	 * context_finish_cell(). */
 	if (context->once)
 		context->life->start_error = error;
-	if (tell_all(context, &error))
-		forget(context);
+	if (context_tell_all(context, &error))
+		context_forget(context);
 }
 
 void code_let_go(struct core *core)
@@ -282,14 +283,15 @@ void code_forget_all(struct sandbox *sandbox)
 			exec_unwatch(&life->control);
 		if (context->running)
 			foreground_cell_finish(context, &error);
-		if (tell_all(context, &error))
+		if (context_tell_all(context, &error))
 			code_context_free(context);
 	}
 }
 
 /* --- made and made anew --- */
 
-static char *pack(const struct code_spec *spec, uint32_t *ret_size, struct error *error)
+static char *code_environment_pack(const struct code_spec *spec, uint32_t *ret_size,
+				   struct error *error)
 {
 	DONE_BUFFER struct buffer packed = BUFFER(ENVIRONMENT_MAX);
 	for (size_t i = 0; i < spec->environment_count; i++)
@@ -313,7 +315,7 @@ static void created_activity(struct code_context *context)
 		 {"language", code_language_name(context->row.language)});
 }
 
-static int check_count(struct sandbox *sandbox, struct error *error)
+static int context_check_count(struct sandbox *sandbox, struct error *error)
 {
 	unsigned alive = 0;
 	list_each (&sandbox->core->private->contexts, node) {
@@ -328,7 +330,7 @@ static int check_count(struct sandbox *sandbox, struct error *error)
 	return 0;
 }
 
-static void await_ready(struct code_context *context, CODE_CREATED)
+static void context_await_ready(struct code_context *context, CODE_CREATED)
 {
 	struct code_life *life = context->life;
 	life->created = done;
@@ -351,27 +353,27 @@ int code_context_create(struct sandbox *sandbox, const struct code_spec *spec, C
 				 row.id.text);
 	/* Its interpreter is a command like any other: even BASH_ENV alone makes it run a
 	 * script. */
-	if (check_count(sandbox, error) < 0 ||
+	if (context_check_count(sandbox, error) < 0 ||
 	    budget_check_exec(sandbox, spec->principal, error) < 0)
 		return -1;
-	row.environment = pack(spec, &row.environment_size, error);
+	row.environment = code_environment_pack(spec, &row.environment_size, error);
 	if (!row.environment)
 		return -1;
 	row.cwd = spec->cwd ? text_duplicate(spec->cwd) : NULL;
 	row.user = spec->user ? text_duplicate(spec->user) : NULL;
 	struct code_context *context = code_context_new(sandbox, &row, false);
-	context->life->asker = asker_of(spec->principal);
+	context->life->asker = asker_from_principal(spec->principal);
 	if (code_interpreter_start(context, spec, error) < 0) {
 		code_context_free(context);
 		return -1;
 	}
 	budget_count_exec(sandbox);
-	await_ready(context, done, data);
+	context_await_ready(context, done, data);
 	return 0;
 }
 
 /* Splits a packed environment (`key=value`) into pairs; cuts the keys in place. */
-static struct pair *unpack(char *packed, size_t size, size_t *ret_count)
+static struct pair *code_environment_unpack(char *packed, size_t size, size_t *ret_count)
 {
 	size_t count = 0, at = 0;
 	struct pair *pairs = calloc(EXEC_ENV_MAX, sizeof(*pairs));
@@ -404,25 +406,26 @@ int code_context_restart(struct code_context *context, const struct principal *p
 	if (life->created)
 		return error_set(error, ERROR_CONTEXT_BUSY, "context `%s` is being started",
 				 row->id.text);
-	if ((!code_context_alive(context) && check_count(context->sandbox, error) < 0) ||
+	if ((!code_context_alive(context) && context_check_count(context->sandbox, error) < 0) ||
 	    budget_check_exec(context->sandbox, principal, error) < 0)
 		return -1;
 	error_set(&restarted, ERROR_CONTEXT_ENDED, "context `%s` was restarted", row->id.text);
-	if (!tell_all(context, &restarted))
+	if (!context_tell_all(context, &restarted))
 		return error_set(error, ERROR_CONTEXT_NOT_FOUND, "the context is gone");
 	code_interpreter_stop(context);
 	row->ended_wall = 0;
 	free(row->reason);
 	row->reason = NULL;
 	life->start_error = (struct error){0};
-	life->asker = asker_of(principal);
+	life->asker = asker_from_principal(principal);
 	char *packed = malloc(row->environment_size + 1);
 	if (!packed)
 		abort();
 	if (row->environment_size > 0)
 		memcpy(packed, row->environment, row->environment_size);
 	struct code_spec spec = {.language = (enum code_language)row->language};
-	struct pair *pairs = unpack(packed, row->environment_size, &spec.environment_count);
+	struct pair *pairs =
+	    code_environment_unpack(packed, row->environment_size, &spec.environment_count);
 	spec.environment = pairs;
 	int result = code_interpreter_start(context, &spec, error);
 	free(pairs);
@@ -437,7 +440,7 @@ int code_context_restart(struct code_context *context, const struct principal *p
 	row->cell_wall = 0;
 	row->cell = (struct id){0};
 	code_context_save(context);
-	await_ready(context, done, data);
+	context_await_ready(context, done, data);
 	return 0;
 }
 

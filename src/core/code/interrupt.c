@@ -88,7 +88,7 @@ static int64_t check_context(struct code_context *context, int64_t now)
 	return next;
 }
 
-static struct code_context *overdue(const struct sandbox *sandbox, int64_t now)
+static struct code_context *context_find_overdue(const struct sandbox *sandbox, int64_t now)
 {
 	list_each (&sandbox->core->private->contexts, node) {
 		struct code_context *context = list_entry(node, struct code_context, link);
@@ -100,10 +100,10 @@ static struct code_context *overdue(const struct sandbox *sandbox, int64_t now)
 }
 
 /* One end may cause others: so nothing is ended while the list is walked. */
-static void end_overdue(struct sandbox *sandbox, int64_t now)
+static void contexts_end_overdue(struct sandbox *sandbox, int64_t now)
 {
 	struct code_context *context;
-	while ((context = overdue(sandbox, now))) {
+	while ((context = context_find_overdue(sandbox, now))) {
 		error_set(&context->life->start_error, ERROR_TIMED_OUT,
 			  "its interpreter was not ready in time");
 		code_context_ended(context, "its interpreter was not ready in time");
@@ -113,7 +113,7 @@ static void end_overdue(struct sandbox *sandbox, int64_t now)
 int64_t code_check(struct sandbox *sandbox, int64_t now)
 {
 	int64_t next = INT64_MAX;
-	end_overdue(sandbox, now);
+	contexts_end_overdue(sandbox, now);
 	list_each (&sandbox->core->private->contexts, node) {
 		struct code_context *context = list_entry(node, struct code_context, link);
 		if (context->sandbox == sandbox && code_context_alive(context))

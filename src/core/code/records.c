@@ -72,7 +72,7 @@ static bool error_key(const char *key)
 	       strcmp(key, "traceback") == 0;
 }
 
-static bool sensible(const struct code_record *record)
+static bool record_is_sensible(const struct code_record *record)
 {
 	switch (record->kind) {
 	case CODE_RECORD_DATA:
@@ -113,13 +113,13 @@ int code_record_parse(const char *data, size_t size, struct code_record *ret_rec
 		return -EBADMSG;
 	record.index = (uint32_t)index;
 	record.size = (uint32_t)bytes;
-	if (!sensible(&record))
+	if (!record_is_sensible(&record))
 		return -EBADMSG;
 	*ret_record = record;
 	return (int)(end - data) + 1;
 }
 
-static bool unescaped(unsigned char c)
+static bool character_is_unescaped(unsigned char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
 	       c == '_' || c == '.' || c == '-' || c == '/';
@@ -135,7 +135,7 @@ int code_request_write(struct buffer *buffer, const char *verb, uint64_t number,
 	char *to = buffer->data + buffer->size;
 	for (size_t i = 0; i < size; i++) {
 		unsigned char c = (unsigned char)code[i];
-		if (unescaped(c)) {
+		if (character_is_unescaped(c)) {
 			*to++ = (char)c;
 			continue;
 		}

@@ -430,8 +430,8 @@ static void created_failed(struct core *core, const struct id *id, const struct 
 	code_context_ended(context, error->message);
 }
 
-static void looked(void *data, struct exec *exec, const struct left_process *left, size_t count,
-		   const struct error *failure)
+static void languages_listed(void *data, struct exec *exec, const struct left_process *left,
+			     size_t count, const struct error *failure)
 {
 	struct looking *looking = data;
 	char names[256] = "";
@@ -461,16 +461,16 @@ static void look_for_languages(struct code_context *context, const struct error 
 					   "command -v python3 >/dev/null && echo python; command "
 					   "-v node >/dev/null && echo node; "
 					   "command -v bash >/dev/null && echo bash; :"};
-	static const struct foreground_callbacks callbacks = {.done = looked};
+	static const struct foreground_callbacks callbacks = {.done = languages_listed};
 	struct exec_spec spec = {
 	    .argv = argv, .argc = 3, .timeout_ms = 5000, .context = &context->row.id};
 	struct looking *looking = calloc(1, sizeof(*looking));
-	struct foreground *run;
+	struct foreground *foreground;
 	struct error ignored;
 	if (!looking)
 		abort();
 	*looking = (struct looking){context->sandbox->core, context->row.id, *error};
-	if (foreground_start(context->sandbox, &spec, NULL, 0, &callbacks, looking, &run,
+	if (foreground_start(context->sandbox, &spec, NULL, 0, &callbacks, looking, &foreground,
 			     &ignored) < 0) {
 		created_failed(looking->core, &looking->context, error);
 		free(looking);
@@ -478,7 +478,7 @@ static void look_for_languages(struct code_context *context, const struct error 
 }
 
 /* The first bytes of its error output, as one line. */
-static void first_words(struct exec *exec, char *text, size_t room)
+static void exec_first_words(struct exec *exec, char *text, size_t room)
 {
 	uint64_t gap;
 	ssize_t size = exec_read(exec, EXEC_STDERR, 0, text, room - 1, &gap);
@@ -510,7 +510,7 @@ void code_start_failed(struct code_context *context, struct exec *exec)
 	if (row->state == EXEC_FAILED) {
 		exec_start_error(exec, &error);
 	} else {
-		first_words(exec, words, sizeof(words));
+		exec_first_words(exec, words, sizeof(words));
 		code_end_reason(exec, error.message, sizeof(error.message));
 		char reason[ERROR_MESSAGE_MAX];
 		snprintf(reason, sizeof(reason), "%s", error.message);

@@ -212,7 +212,7 @@ struct live_row {
 	struct exec_row row;
 };
 
-static bool load_live(void *data, const struct exec_row *row)
+static bool live_row_load(void *data, const struct exec_row *row)
 {
 	struct live_rows *live = data;
 	uint64_t *last_key = &live->sandbox->row.last_exec_key;
@@ -239,7 +239,7 @@ int exec_load_live(struct sandbox *sandbox, struct error *error)
 	list_init(&rows);
 	struct live_rows live = {.sandbox = sandbox, .rows = &rows};
 	int result =
-	    store_exec_each(sandbox->core->store, &sandbox->row.id, load_live, &live, error);
+	    store_exec_each(sandbox->core->store, &sandbox->row.id, live_row_load, &live, error);
 	while (!list_empty(&rows)) {
 		struct live_row *loaded = list_entry(rows.next, struct live_row, link);
 		list_remove(&loaded->link);

@@ -85,7 +85,7 @@ int foreground_start(struct sandbox *sandbox, const struct exec_spec *spec, char
 	if (!foreground)
 		abort();
 	foreground->exec = exec;
-	foreground->asker = asker_of(spec->principal);
+	foreground->asker = asker_from_principal(spec->principal);
 	foreground->callbacks = callbacks;
 	foreground->data = data;
 	foreground->fed = stdin_data;

@@ -258,7 +258,7 @@ static void exec_signal_when_reachable(struct exec *exec, const struct principal
 	if (!owed)
 		abort();
 	owed->signal = signal;
-	owed->asker = asker_of(principal);
+	owed->asker = asker_from_principal(principal);
 	owed->watcher.changed = owed_signal_send;
 	owed->watcher.forgotten = owed_signal_end;
 	exec_watch(exec, &owed->watcher);

@@ -195,8 +195,8 @@ static enum log_result next_of_stream(struct log_reader *reader, struct exec *ex
 
 /* --- all of them --- */
 
-static enum log_result say(struct log_reader *reader, const struct exec *exec, bool end,
-			   struct log_line *line)
+static enum log_result exec_line_write(struct log_reader *reader, const struct exec *exec, bool end,
+				       struct log_line *line)
 {
 	size_t size = log_exec_text(&exec->row, end, reader->text);
 	*line = (struct log_line){
@@ -212,7 +212,7 @@ static enum log_result next_of_entry(struct log_reader *reader, struct log_entry
 	if (!entry->said_start) {
 		entry->said_start = true;
 		if (sources & LOG_EXEC)
-			result = say(reader, exec, false, line);
+			result = exec_line_write(reader, exec, false, line);
 	}
 	if (result == LOG_NONE && sources & LOG_STDOUT)
 		result = next_of_stream(reader, exec, EXEC_STDOUT, &entry->at[0], line, work);
@@ -221,7 +221,7 @@ static enum log_result next_of_entry(struct log_reader *reader, struct log_entry
 	if (result == LOG_NONE && exec_ended(exec) && !entry->said_end) {
 		entry->said_end = true;
 		if (sources & LOG_EXEC)
-			result = say(reader, exec, true, line);
+			result = exec_line_write(reader, exec, true, line);
 	}
 	return result;
 }

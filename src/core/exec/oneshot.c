@@ -24,7 +24,7 @@ struct oneshot {
 	struct oneshot_code_callbacks code_callbacks;
 	void (*done)(void *data, const struct error *error);
 	void *data;
-	struct foreground *run; /* what runs, or: */
+	struct foreground *foreground; /* what runs, or: */
 	struct foreground_cell *foreground_cell;
 	struct error error; /* why there is no result; NONE if there is one */
 	int64_t began, step;
@@ -44,7 +44,7 @@ uint32_t oneshot_life(const struct core *core, uint32_t *timeout_ms)
 	return MIN(seconds + LIFE_MARGIN_SECONDS, maximum);
 }
 
-static void finish(struct oneshot *oneshot)
+static void oneshot_finish(struct oneshot *oneshot)
 {
 	if (!oneshot->cancelled)
 		oneshot->done(oneshot->data,
@@ -53,14 +53,14 @@ static void finish(struct oneshot *oneshot)
 	free(oneshot);
 }
 
-static void removed(void *data, const struct error *error)
+static void sandbox_removed(void *data, const struct error *error)
 {
 	struct oneshot *oneshot = data;
 	/* The core repeats the attempt until it succeeds. */
 	if (error)
 		log_warning("sandbox %s of a one-shot run is not gone yet: %s", oneshot->id.text,
 			    error->message);
-	finish(oneshot);
+	oneshot_finish(oneshot);
 }
 
 const struct sandbox *oneshot_kept(const struct oneshot *oneshot)
@@ -72,7 +72,7 @@ const struct sandbox *oneshot_kept(const struct oneshot *oneshot)
 }
 
 /* In every case its sandbox is removed first, unless a client has taken it over. */
-static void wind_up(struct oneshot *oneshot, const struct principal *principal)
+static void oneshot_end_sandbox(struct oneshot *oneshot, const struct principal *principal)
 {
 	struct core_private *private = oneshot->core->private;
 	struct sandbox *sandbox = NULL;
@@ -81,13 +81,13 @@ static void wind_up(struct oneshot *oneshot, const struct principal *principal)
 	if (private && !private->let_go && !private->stopping)
 		sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
 	if (!sandbox || oneshot_kept(oneshot) ||
-	    sandbox_delete(sandbox, principal, END_REASON_USER, "its one-shot run is over", removed,
-			   oneshot, &error) < 0)
-		finish(oneshot);
+	    sandbox_delete(sandbox, principal, END_REASON_USER, "its one-shot run is over",
+			   sandbox_removed, oneshot, &error) < 0)
+		oneshot_finish(oneshot);
 }
 
 /* The run failed. */
-static void failed(struct oneshot *oneshot, const struct error *error)
+static void oneshot_set_error(struct oneshot *oneshot, const struct error *error)
 {
 	oneshot->error = *error;
 	if (error->kind == ERROR_DAEMON_RESTARTING && !oneshot->stays)
@@ -97,20 +97,20 @@ static void failed(struct oneshot *oneshot, const struct error *error)
 			  oneshot->id.text);
 }
 
-static void changed(struct foreground *run, struct exec *exec)
+static void command_changed(struct foreground *foreground, struct exec *exec)
 {
-	struct oneshot *oneshot = foreground_data(run);
+	struct oneshot *oneshot = foreground_data(foreground);
 	if (oneshot->callbacks.changed)
 		oneshot->callbacks.changed(oneshot->data, exec->sandbox, exec);
 }
 
-static void ran(void *data, struct exec *exec, const struct left_process *left, size_t count,
-		const struct error *error)
+static void command_ran(void *data, struct exec *exec, const struct left_process *left,
+			size_t count, const struct error *error)
 {
 	struct oneshot *oneshot = data;
-	oneshot->run = NULL;
+	oneshot->foreground = NULL;
 	if (error) {
-		failed(oneshot, error);
+		oneshot_set_error(oneshot, error);
 	} else {
 		struct oneshot_result result = {
 		    .sandbox = exec->sandbox,
@@ -122,7 +122,7 @@ static void ran(void *data, struct exec *exec, const struct left_process *left, 
 		};
 		oneshot->callbacks.ran(oneshot->data, &result);
 	}
-	wind_up(oneshot, &oneshot->principal);
+	oneshot_end_sandbox(oneshot, &oneshot->principal);
 }
 
 static void code_changed(void *data, struct code_context *context, const struct code_cell *cell)
@@ -137,19 +137,20 @@ static void code_ran(void *data, struct code_context *context, const struct code
 	struct oneshot *oneshot = data;
 	oneshot->foreground_cell = NULL;
 	if (error)
-		failed(oneshot, error);
+		oneshot_set_error(oneshot, error);
 	else
 		oneshot->code_callbacks.ran(oneshot->data, context, cell);
-	wind_up(oneshot, &oneshot->principal);
+	oneshot_end_sandbox(oneshot, &oneshot->principal);
 }
 
 static int start_command(struct oneshot *oneshot, struct sandbox *sandbox)
 {
-	static const struct foreground_callbacks callbacks = {.changed = changed, .done = ran};
+	static const struct foreground_callbacks callbacks = {.changed = command_changed,
+							      .done = command_ran};
 	struct exec_spec spec = *oneshot->exec;
 	spec.principal = &oneshot->principal;
 	return foreground_start(sandbox, &spec, TAKE_PTR(oneshot->stdin_data), oneshot->stdin_size,
-				&callbacks, oneshot, &oneshot->run, &oneshot->error);
+				&callbacks, oneshot, &oneshot->foreground, &oneshot->error);
 }
 
 static int start_code(struct oneshot *oneshot, struct sandbox *sandbox)
@@ -165,26 +166,26 @@ static int start_code(struct oneshot *oneshot, struct sandbox *sandbox)
 				     &oneshot->error);
 }
 
-static void created(void *data, struct sandbox *sandbox, const struct error *error)
+static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct oneshot *oneshot = data;
 	if (error) {
 		oneshot->error = *error;
-		finish(oneshot);
+		oneshot_finish(oneshot);
 		return;
 	}
 	if (oneshot->cancelled) {
-		wind_up(oneshot, &oneshot->principal);
+		oneshot_end_sandbox(oneshot, &oneshot->principal);
 		return;
 	}
 	oneshot->step = clock_monotonic();
 	oneshot->created_us = (uint64_t)((oneshot->step - oneshot->began) / NSEC_PER_USEC);
 	int result = oneshot->code ? start_code(oneshot, sandbox) : start_command(oneshot, sandbox);
 	if (result < 0)
-		wind_up(oneshot, &oneshot->principal);
+		oneshot_end_sandbox(oneshot, &oneshot->principal);
 }
 
-static int named(void *data, const struct id *id, struct error *error UNUSED)
+static int sandbox_named(void *data, const struct id *id, struct error *error UNUSED)
 {
 	struct oneshot *oneshot = data;
 	oneshot->id = *id;
@@ -192,16 +193,16 @@ static int named(void *data, const struct id *id, struct error *error UNUSED)
 }
 
 /* Takes the oneshot, also on failure. */
-static int begin(struct oneshot *oneshot, const struct sandbox_spec *sandbox,
-		 struct oneshot **ret_oneshot, struct error *error)
+static int oneshot_begin(struct oneshot *oneshot, const struct sandbox_spec *sandbox,
+			 struct oneshot **ret_oneshot, struct error *error)
 {
 	struct sandbox_spec spec = *sandbox;
-	spec.named = named;
+	spec.named = sandbox_named;
 	oneshot->stays = spec.options & OPTION_DETACHED;
 	if (!oneshot->stays)
 		spec.options |= OPTION_ONE_SHOT;
-	if (sandbox_create(oneshot->core, &oneshot->principal, &spec, created, oneshot, error) <
-	    0) {
+	if (sandbox_create(oneshot->core, &oneshot->principal, &spec, sandbox_created, oneshot,
+			   error) < 0) {
 		free(oneshot->stdin_data);
 		free(oneshot);
 		return -1;
@@ -233,7 +234,7 @@ int oneshot_start(struct core *core, const struct principal *principal,
 	oneshot->stdin_size = stdin_size;
 	oneshot->callbacks = *callbacks;
 	oneshot->done = callbacks->done;
-	return begin(oneshot, sandbox, ret_oneshot, error);
+	return oneshot_begin(oneshot, sandbox, ret_oneshot, error);
 }
 
 int oneshot_code_start(struct core *core, const struct principal *principal,
@@ -248,7 +249,7 @@ int oneshot_code_start(struct core *core, const struct principal *principal,
 	oneshot->code = code;
 	oneshot->code_callbacks = *callbacks;
 	oneshot->done = callbacks->done;
-	return begin(oneshot, sandbox, ret_oneshot, error);
+	return oneshot_begin(oneshot, sandbox, ret_oneshot, error);
 }
 
 void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
@@ -257,13 +258,13 @@ void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
 	/* During the creation `created` comes later, and finds it cancelled; during the wait for
 	 * room it does not come. */
 	if (create_queue_leave(oneshot->core, oneshot)) {
-		finish(oneshot);
-	} else if (oneshot->run) {
-		foreground_abandon(TAKE_PTR(oneshot->run), true);
-		wind_up(oneshot, principal);
+		oneshot_finish(oneshot);
+	} else if (oneshot->foreground) {
+		foreground_abandon(TAKE_PTR(oneshot->foreground), true);
+		oneshot_end_sandbox(oneshot, principal);
 	} else if (oneshot->foreground_cell) {
 		foreground_cell_abandon(TAKE_PTR(oneshot->foreground_cell));
-		wind_up(oneshot, principal);
+		oneshot_end_sandbox(oneshot, principal);
 	}
 }
 
@@ -273,7 +274,8 @@ void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
  * killed later, the sandbox stays for the next one; if it is killed earlier, the next one removes
  * it. The idle time leaves time to read the output; nothing else ends the sandbox before its own
  * time-out. */
-static int unmark(struct oneshot *oneshot, struct sandbox *sandbox, struct error *error)
+static int oneshot_mark_detached(struct oneshot *oneshot, struct sandbox *sandbox,
+				 struct error *error)
 {
 	struct store *store = oneshot->core->store;
 	struct sandbox_row *row = &sandbox->row;
@@ -302,18 +304,18 @@ int oneshot_detach(struct oneshot *oneshot, struct sandbox **ret_sandbox, struct
 {
 	struct sandbox *sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
 	struct exec *exec = NULL;
-	if (oneshot->run)
-		exec = foreground_exec(oneshot->run);
+	if (oneshot->foreground)
+		exec = foreground_exec(oneshot->foreground);
 	else if (oneshot->foreground_cell && foreground_cell_sent(oneshot->foreground_cell))
 		exec = code_context_exec(oneshot->foreground_cell->context);
 	if (oneshot->cancelled || !sandbox || sandbox->row.state == SANDBOX_DELETING || !exec ||
 	    exec_ended(exec))
 		return error_set(error, ERROR_CONFLICT,
 				 "the one-shot run has not begun, or is over already");
-	if (unmark(oneshot, sandbox, error) < 0)
+	if (oneshot_mark_detached(oneshot, sandbox, error) < 0)
 		return -1;
-	if (oneshot->run)
-		foreground_abandon(oneshot->run, false);
+	if (oneshot->foreground)
+		foreground_abandon(oneshot->foreground, false);
 	else
 		foreground_cell_recorded(oneshot->foreground_cell);
 	*ret_sandbox = sandbox;

@@ -87,7 +87,7 @@ void exec_purge(struct exec *exec, const struct principal *principal)
 	if (!purge)
 		abort();
 	purge->core = exec->sandbox->core;
-	purge->asker = asker_of(principal);
+	purge->asker = asker_from_principal(principal);
 	purge->sandbox = exec->sandbox->row.id;
 	purge->exec = exec->row.id;
 	purge->watcher.changed = purge_changed;

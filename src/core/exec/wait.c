@@ -15,52 +15,52 @@ struct exec_wait {
 	void *data;
 };
 
-static void closed(uv_handle_t *handle)
+static void exec_wait_timer_closed(uv_handle_t *handle)
 {
 	free(container_of((uv_timer_t *)handle, struct exec_wait, timer));
 }
 
-static void leave(struct exec_wait *wait)
+static void exec_wait_stop(struct exec_wait *wait)
 {
 	if (uv_is_closing((uv_handle_t *)&wait->timer))
 		return;
 	if (wait->watcher.exec)
 		exec_unwatch(&wait->watcher);
-	uv_close((uv_handle_t *)&wait->timer, closed);
+	uv_close((uv_handle_t *)&wait->timer, exec_wait_timer_closed);
 }
 
 /* The wait is freed in a later turn, when its timer is closed. */
-static void finish(struct exec_wait *wait, struct exec *exec, const struct error *error)
+static void exec_wait_finish(struct exec_wait *wait, struct exec *exec, const struct error *error)
 {
-	leave(wait);
+	exec_wait_stop(wait);
 	wait->done(wait->data, exec, error);
 }
 
-static bool over(const struct exec_wait *wait, const struct exec *exec)
+static bool exec_wait_over(const struct exec_wait *wait, const struct exec *exec)
 {
 	return exec_ended(exec) || exec_total(exec, EXEC_STDOUT) > wait->out_from ||
 	       exec_total(exec, EXEC_STDERR) > wait->err_from;
 }
 
-static void changed(struct exec_watcher *watcher, struct exec *exec)
+static void exec_wait_changed(struct exec_watcher *watcher, struct exec *exec)
 {
 	struct exec_wait *wait = container_of(watcher, struct exec_wait, watcher);
-	if (over(wait, exec))
-		finish(wait, exec, NULL);
+	if (exec_wait_over(wait, exec))
+		exec_wait_finish(wait, exec, NULL);
 }
 
-static void forgotten(struct exec_watcher *watcher)
+static void exec_wait_forgotten(struct exec_watcher *watcher)
 {
 	struct exec_wait *wait = container_of(watcher, struct exec_wait, watcher);
 	struct error error;
 	core_forgotten_error(wait->core, &wait->sandbox, &error);
-	finish(wait, NULL, &error);
+	exec_wait_finish(wait, NULL, &error);
 }
 
-static void due(uv_timer_t *timer)
+static void exec_wait_due(uv_timer_t *timer)
 {
 	struct exec_wait *wait = container_of(timer, struct exec_wait, timer);
-	finish(wait, wait->exec, NULL);
+	exec_wait_finish(wait, wait->exec, NULL);
 }
 
 int exec_wait_output(struct exec *exec, uint64_t out_from, uint64_t err_from, uint32_t timeout_ms,
@@ -73,7 +73,7 @@ int exec_wait_output(struct exec *exec, uint64_t out_from, uint64_t err_from, ui
 	if (!wait)
 		abort();
 	*wait = (struct exec_wait){
-	    .watcher = {.changed = changed, .forgotten = forgotten},
+	    .watcher = {.changed = exec_wait_changed, .forgotten = exec_wait_forgotten},
 	    .core = core,
 	    .exec = exec,
 	    .sandbox = exec->sandbox->row.id,
@@ -84,7 +84,7 @@ int exec_wait_output(struct exec *exec, uint64_t out_from, uint64_t err_from, ui
 	};
 	exec_watch(exec, &wait->watcher);
 	uv_timer_init(core->loop, &wait->timer);
-	uv_timer_start(&wait->timer, due, over(wait, exec) ? 0 : timeout_ms, 0);
+	uv_timer_start(&wait->timer, exec_wait_due, exec_wait_over(wait, exec) ? 0 : timeout_ms, 0);
 	*ret_wait = wait;
 	return 0;
 }
@@ -99,5 +99,5 @@ int exec_wait_end(struct exec *exec, uint32_t timeout_ms,
 
 void exec_wait_cancel(struct exec_wait *wait)
 {
-	leave(wait);
+	exec_wait_stop(wait);
 }

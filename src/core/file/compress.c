@@ -35,7 +35,7 @@ struct compression {
 
 static int streams;
 
-static void really_free(struct compression *compression)
+static void compression_destroy(struct compression *compression)
 {
 	ZSTD_freeCCtx(compression->compressor);
 	ZSTD_freeDCtx(compression->decompressor);
@@ -83,7 +83,7 @@ int compression_new(uv_loop_t *loop, enum compression_direction direction,
 		       !ZSTD_isError(ZSTD_DCtx_setParameter(compression->decompressor,
 							    ZSTD_d_windowLogMax, WINDOW_LOG_MAX));
 	if (!good) {
-		really_free(compression);
+		compression_destroy(compression);
 		return error_set(error, ERROR_NO_MEMORY, "no memory to compress or decompress");
 	}
 	*ret_compression = compression;
@@ -122,7 +122,7 @@ static size_t work_decompress(struct compression *compression, ZSTD_inBuffer *in
 	return 0;
 }
 
-static void work(uv_work_t *request)
+static void compression_work(uv_work_t *request)
 {
 	struct compression *compression = container_of(request, struct compression, work);
 	ZSTD_inBuffer in = {compression->working.data, compression->working.size,
@@ -138,7 +138,7 @@ static void work(uv_work_t *request)
 
 /* --- on the loop --- */
 
-static void tell_done(struct compression *compression)
+static void compression_tell_done(struct compression *compression)
 {
 	struct error error;
 	compression->done = true;
@@ -152,9 +152,9 @@ static void tell_done(struct compression *compression)
 	compression->callbacks.done(compression->data, error.kind == ERROR_NONE ? NULL : &error);
 }
 
-static void kick(struct compression *compression);
+static void compression_work_queue(struct compression *compression);
 
-static void worked(uv_work_t *request, int status)
+static void compression_worked(uv_work_t *request, int status)
 {
 	struct compression *compression = container_of(request, struct compression, work);
 	bool running = status == 0;
@@ -176,15 +176,15 @@ static void worked(uv_work_t *request, int status)
 	bool over = compression->broken ||
 		    (compression->last && compression->working.size == 0 && !compression->more);
 	if (!compression->freed && over)
-		tell_done(compression);
+		compression_tell_done(compression);
 	compression->running = false;
 	if (compression->freed)
-		really_free(compression);
+		compression_destroy(compression);
 	else
-		kick(compression);
+		compression_work_queue(compression);
 }
 
-static void kick(struct compression *compression)
+static void compression_work_queue(struct compression *compression)
 {
 	if (compression->running || compression->held || compression->done)
 		return;
@@ -198,7 +198,8 @@ static void kick(struct compression *compression)
 	if (compression->working.size == 0 && !compression->more && !compression->last)
 		return;
 	compression->running = true;
-	if (uv_queue_work(compression->loop, &compression->work, work, worked) < 0)
+	if (uv_queue_work(compression->loop, &compression->work, compression_work,
+			  compression_worked) < 0)
 		abort();
 }
 
@@ -208,20 +209,20 @@ int compression_feed(struct compression *compression, const void *data, size_t s
 	if (buffer_append(&compression->fed, data, size) < 0)
 		return error_set(error, ERROR_INTERNAL,
 				 "more was fed to a compression than it may hold");
-	kick(compression);
+	compression_work_queue(compression);
 	return 0;
 }
 
 void compression_finish(struct compression *compression)
 {
 	compression->ending = true;
-	kick(compression);
+	compression_work_queue(compression);
 }
 
 void compression_hold(struct compression *compression, bool hold)
 {
 	compression->held = hold;
-	kick(compression);
+	compression_work_queue(compression);
 }
 
 void compression_free(struct compression *compression)
@@ -230,5 +231,5 @@ void compression_free(struct compression *compression)
 		return;
 	compression->freed = true;
 	if (!compression->running)
-		really_free(compression);
+		compression_destroy(compression);
 }

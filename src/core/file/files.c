@@ -38,7 +38,7 @@ struct file_operation_handle {
 	bool looks_on;  /* it is a watch: no activity */
 };
 
-static int broken(struct error *error, const char *what)
+static int error_set_protocol(struct error *error, const char *what)
 {
 	return error_set(error, ERROR_GUEST_PROTOCOL, "the sandbox's init broke the protocol: %s",
 			 what);
@@ -202,7 +202,7 @@ static int handle_data(struct file_operation_handle *handle, const struct frame 
 		       struct error *error)
 {
 	if (frame->size > FILE_CHUNK_MAX || frame->size > handle->window || handle->data_ended)
-		return broken(error, "DATA without credit");
+		return error_set_protocol(error, "DATA without credit");
 	handle->window -= frame->size;
 	if (handle->cancelled)
 		return 0;
@@ -220,15 +220,15 @@ static int handle_credit(struct file_operation_handle *handle, const struct fram
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t bytes = read_u32(&reader);
 	if (reader_finish(&reader) < 0 || bytes > FILE_WINDOW - handle->send_credit)
-		return broken(error, "more CREDIT than was used");
+		return error_set_protocol(error, "more CREDIT than was used");
 	handle->send_credit += bytes;
 	if (!handle->cancelled && handle->callbacks.on_credit)
 		handle->callbacks.on_credit(handle);
 	return 0;
 }
 
-static void finish(struct file_operation_handle *handle, const void *result, size_t size,
-		   const struct error *error)
+static void operation_finish(struct file_operation_handle *handle, const void *result, size_t size,
+			     const struct error *error)
 {
 	handle->answering = true;
 	/* Removed from the list first: the callback may begin other operations. */
@@ -252,29 +252,29 @@ int file_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct
 			handle = other;
 	}
 	if (!handle)
-		return broken(error, "an answer to an operation that nobody asked for");
+		return error_set_protocol(error, "an answer to an operation that nobody asked for");
 	handle->heard = clock_boot();
 	switch (frame->type) {
 	case FRAME_DATA:
 		return handle_data(handle, frame, error);
 	case FRAME_DATA_END:
 		if (frame->size != 0 || handle->data_ended)
-			return broken(error, "DATA_END");
+			return error_set_protocol(error, "DATA_END");
 		handle->data_ended = true;
 		return 0;
 	case FRAME_CREDIT:
 		return handle_credit(handle, frame, error);
 	case FRAME_RESULT:
-		finish(handle, frame->payload, frame->size, NULL);
+		operation_finish(handle, frame->payload, frame->size, NULL);
 		return 0;
 	case FRAME_FAILED:
 		if (failure_read(frame, &failure) < 0)
-			return broken(error, "FAILED");
+			return error_set_protocol(error, "FAILED");
 		error_from_failure(&why, &failure);
-		finish(handle, NULL, 0, &why);
+		operation_finish(handle, NULL, 0, &why);
 		return 0;
 	default:
-		return broken(error, "a frame that is not about an operation");
+		return error_set_protocol(error, "a frame that is not about an operation");
 	}
 }
 
@@ -282,12 +282,13 @@ void file_fail_all(struct sandbox *sandbox, const struct error *why)
 {
 	struct error error = *why;
 	while (!list_empty(&sandbox->operations))
-		finish(list_entry(sandbox->operations.next, struct file_operation_handle, link),
-		       NULL, 0, &error);
+		operation_finish(
+		    list_entry(sandbox->operations.next, struct file_operation_handle, link), NULL,
+		    0, &error);
 }
 
 /* How long the init may stay silent about this operation; no limit while it waits for us. */
-static int64_t patience(const struct file_operation_handle *handle)
+static int64_t operation_patience(const struct file_operation_handle *handle)
 {
 	switch ((enum file_operation)handle->operation) {
 	case FILE_WATCH:
@@ -323,11 +324,11 @@ static int64_t patience(const struct file_operation_handle *handle)
 
 /* Reports a failure; the handle stays in the list as a cancelled one until the init has
  * answered. */
-static void give_up(struct file_operation_handle *handle)
+static void operation_give_up(struct file_operation_handle *handle)
 {
 	struct error error;
 	error_set(&error, ERROR_TIMED_OUT, "the sandbox did nothing about the operation for %lld s",
-		  (long long)(patience(handle) / NSEC_PER_SEC));
+		  (long long)(operation_patience(handle) / NSEC_PER_SEC));
 	log_warning("sandbox %s: %s", handle->sandbox->row.id.text, error.message);
 	void (*done)(struct file_operation_handle *, const void *, size_t, const struct error *) =
 	    handle->callbacks.on_done;
@@ -352,7 +353,7 @@ int64_t file_check(struct sandbox *sandbox, int64_t now)
 			    list_entry(node, struct file_operation_handle, link);
 			if (handle->cancelled || handle->operation == FILE_WATCH)
 				continue;
-			int64_t quiet = patience(handle);
+			int64_t quiet = operation_patience(handle);
 			/* No event tells when it is the init's turn, so this is checked
 			 * periodically. */
 			int64_t until = now + QUIET_MAX;
@@ -362,7 +363,7 @@ int64_t file_check(struct sandbox *sandbox, int64_t now)
 				next = MIN(next, until);
 				continue;
 			}
-			give_up(handle);
+			operation_give_up(handle);
 			again = true;
 			break;
 		}

@@ -18,7 +18,7 @@ struct directory {
 	char path[];
 };
 
-static void tell(struct file_task *task, const struct error *error)
+static void search_tell_done(struct file_task *task, const struct error *error)
 {
 	task->records.done(task->data, task->told, task->cut, error);
 }
@@ -43,7 +43,7 @@ static bool tell_match(void *data, const struct file_match *match)
 }
 
 /* The owner has stopped the records. */
-static void stop(struct file_task *task)
+static void search_stop(struct file_task *task)
 {
 	task->cut = true;
 	file_task_over(task, NULL);
@@ -54,7 +54,7 @@ static bool take_records(struct file_task *task, const void *bytes, size_t size)
 	static const struct file_sink sink = {tell_entry, tell_match};
 	int result = file_records_read(task->request.operation, bytes, size, &sink, task);
 	if (result > 0)
-		stop(task);
+		search_stop(task);
 	return result >= 0;
 }
 
@@ -79,7 +79,7 @@ static struct file_task *search_new(struct sandbox *sandbox, const struct file_p
 	task->records = *records;
 	task->on_data = take_records;
 	task->on_done = records_done;
-	task->tell = tell;
+	task->tell = search_tell_done;
 	return task;
 }
 
@@ -119,7 +119,7 @@ static void release_directories(struct file_task *task)
 }
 
 /* The directory that is being listed is the first one. */
-static struct directory *listed(struct file_task *task)
+static struct directory *directory_listed(struct file_task *task)
 {
 	return list_entry(task->directories.next, struct directory, link);
 }
@@ -144,7 +144,7 @@ static bool walk_entry(void *data, const struct file_entry *entry)
 {
 	static struct file_entry joined; /* large; one loop */
 	struct file_task *task = data;
-	const struct directory *directory = listed(task);
+	const struct directory *directory = directory_listed(task);
 	joined = *entry;
 	if (directory->path[0] && text_format(joined.name, sizeof(joined.name), "%s/%s",
 					      directory->path, entry->name) < 0) {
@@ -161,7 +161,7 @@ static bool walk_data(struct file_task *task, const void *bytes, size_t size)
 	static const struct file_sink sink = {.entry = walk_entry};
 	int result = file_records_read(FILE_LIST, bytes, size, &sink, task);
 	if (result > 0)
-		stop(task);
+		search_stop(task);
 	return result >= 0;
 }
 
@@ -169,7 +169,7 @@ static bool walk_data(struct file_task *task, const void *bytes, size_t size)
 static int walk_next(struct file_task *task, struct error *error)
 {
 	char path[GUEST_PATH_MAX];
-	const struct directory *directory = listed(task);
+	const struct directory *directory = directory_listed(task);
 	if (text_format(path, sizeof(path), "%s%s%s", task->path, directory->path[0] ? "/" : "",
 			directory->path) < 0)
 		return error_set(error, ERROR_FILE_INVALID, "a path is longer than %d bytes",
@@ -184,7 +184,7 @@ static int walk_next(struct file_task *task, struct error *error)
 }
 
 /* A directory below that cannot be read is skipped; the walk is then marked as cut. */
-static bool can_skip(const struct directory *directory, const struct error *error)
+static bool directory_can_skip(const struct directory *directory, const struct error *error)
 {
 	return directory->path[0] &&
 	       (error->kind == ERROR_FILE_DENIED || error->kind == ERROR_FILE_NOT_FOUND ||
@@ -197,9 +197,9 @@ static void walk_done(struct file_task *task, const struct file_outcome *outcome
 {
 	struct error refused;
 	for (;;) {
-		struct directory *directory = listed(task);
+		struct directory *directory = directory_listed(task);
 		task->cut |= outcome->truncated || error;
-		if (error && !can_skip(directory, error)) {
+		if (error && !directory_can_skip(directory, error)) {
 			file_task_over(task, error);
 			return;
 		}

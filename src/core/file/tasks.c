@@ -41,7 +41,7 @@ struct file_task *file_task_new(struct sandbox *sandbox, const struct file_place
 	}
 	task->core = sandbox->core;
 	task->sandbox = sandbox->row.id;
-	task->asker = asker_of(place->principal);
+	task->asker = asker_from_principal(place->principal);
 	task->path = text_duplicate(place->path);
 	task->request.path = text_bytes(task->path);
 	task->data = data;
@@ -79,25 +79,26 @@ void file_task_over(struct file_task *task, const struct error *error)
 	task->tell(task, error);
 }
 
-static void bad_answer(struct file_task *task)
+static void file_task_bad_answer(struct file_task *task)
 {
 	struct error error;
 	error_set(&error, ERROR_GUEST_PROTOCOL, "the sandbox's init gave an answer without sense");
 	file_task_over(task, &error);
 }
 
-static void on_data(struct file_operation_handle *handle, const void *bytes, size_t size)
+static void file_task_data_came(struct file_operation_handle *handle, const void *bytes,
+				size_t size)
 {
 	struct file_task *task = file_data(handle);
 	task->busy = true;
 	if (!task->on_data || !task->on_data(task, bytes, size))
-		bad_answer(task);
+		file_task_bad_answer(task);
 	else if (!task->over)
 		file_credit(handle, (uint32_t)size);
 	task_step_done(task);
 }
 
-static void on_credit(struct file_operation_handle *handle)
+static void file_task_credited(struct file_operation_handle *handle)
 {
 	struct file_task *task = file_data(handle);
 	task->busy = true;
@@ -106,8 +107,8 @@ static void on_credit(struct file_operation_handle *handle)
 	task_step_done(task);
 }
 
-static void on_done(struct file_operation_handle *handle, const void *result, size_t size,
-		    const struct error *error)
+static void file_task_operation_done(struct file_operation_handle *handle, const void *result,
+				     size_t size, const struct error *error)
 {
 	struct file_task *task = file_data(handle);
 	struct file_outcome outcome = {0};
@@ -122,7 +123,8 @@ static void on_done(struct file_operation_handle *handle, const void *result, si
 
 int file_task_begin(struct file_task *task, struct error *error)
 {
-	static const struct file_callbacks callbacks = {on_data, on_credit, on_done};
+	static const struct file_callbacks callbacks = {file_task_data_came, file_task_credited,
+							file_task_operation_done};
 	struct sandbox *sandbox = sandbox_by_id(task->core, &task->sandbox);
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended",
@@ -243,8 +245,8 @@ static void write_done(struct file_task *task, const struct file_outcome *outcom
 }
 
 /* Did the file exist before? A file whose stat is refused may still be writable. */
-static void write_looked(struct file_task *task, const struct file_outcome *outcome,
-			 const struct error *error)
+static void write_stat_done(struct file_task *task, const struct file_outcome *outcome,
+			    const struct error *error)
 {
 	struct error refused;
 	(void)outcome;
@@ -283,7 +285,7 @@ int file_write_whole(struct sandbox *sandbox, const struct file_place *place, co
 	task->mode = mode;
 	task->append = append;
 	task->request.operation = FILE_STAT;
-	task->on_done = write_looked;
+	task->on_done = write_stat_done;
 	task->tell = write_tell;
 	task->done.written = done;
 	return file_task_first(task, ret_task, error);
@@ -344,7 +346,7 @@ static void replace_counted(struct file_task *task, const struct file_outcome *o
 		file_task_over(task, &refused);
 }
 
-static bool count_data(struct file_task *task, const void *bytes, size_t size)
+static bool replace_count_data(struct file_task *task, const void *bytes, size_t size)
 {
 	const uint64_t enough = task->expected + COUNTED_BEYOND;
 	size_t length = strlen(task->old_text), at = 0;
@@ -389,7 +391,7 @@ int file_replace(struct sandbox *sandbox, const struct file_place *place, const 
 	if (expected > 0) {
 		task->request.operation = FILE_READ;
 		task->bytes = BUFFER(2 * FILE_CHUNK_MAX);
-		task->on_data = count_data;
+		task->on_data = replace_count_data;
 		task->on_done = replace_counted;
 	} else {
 		replace_request(task);

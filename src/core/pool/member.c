@@ -122,7 +122,8 @@ struct question {
 			 const struct error *error);
 };
 
-static void on_answer(void *data, const struct spawn_message *reply, const struct error *error)
+static void pooled_ask_answered(void *data, const struct spawn_message *reply,
+				const struct error *error)
 {
 	struct question question = *(struct question *)data;
 	free(data);
@@ -143,8 +144,8 @@ static int pooled_ask(struct pooled *pooled, struct spawn_message *message, uint
 	*question =
 	    (struct question){.core = pooled->core, .id = pooled->row.id, .answered = answered};
 	message->sandbox = pooled->row.id;
-	if (spawner_request(pooled->core->spawner, message, NULL, 0, timeout_ms, on_answer,
-			    question, error) == 0)
+	if (spawner_request(pooled->core->spawner, message, NULL, 0, timeout_ms,
+			    pooled_ask_answered, question, error) == 0)
 		return 0;
 	free(question);
 	return -1;
@@ -161,8 +162,8 @@ static void pooled_destroy_later(struct pooled *pooled, const struct error *erro
 	timers_wake_at(pooled->core, pooled->until);
 }
 
-static void on_destroyed(struct pooled *pooled, const struct spawn_message *reply UNUSED,
-			 const struct error *error)
+static void pooled_destroyed(struct pooled *pooled, const struct spawn_message *reply UNUSED,
+			     const struct error *error)
 {
 	struct core *core = pooled->core;
 	struct error own;
@@ -189,7 +190,7 @@ void pooled_send_destroy(struct pooled *pooled)
 	struct error error;
 	uint32_t timeout = pool_of(pooled->core)->ending ? END_TIMEOUT_MS : SPAWN_TIMEOUT_MS;
 	pooled->until = 0;
-	if (pooled_ask(pooled, &message, timeout, on_destroyed, &error) < 0)
+	if (pooled_ask(pooled, &message, timeout, pooled_destroyed, &error) < 0)
 		pooled_destroy_later(pooled, &error);
 }
 
@@ -246,8 +247,8 @@ static void pooled_ready(struct pooled *pooled)
 	pool_refill_at(pooled->core, clock_boot());
 }
 
-static void on_counted(struct pooled *pooled, const struct spawn_message *reply,
-		       const struct error *error)
+static void pooled_counted(struct pooled *pooled, const struct spawn_message *reply,
+			   const struct error *error)
 {
 	struct error own;
 	if (pooled->state != POOLED_COUNTING)
@@ -261,13 +262,13 @@ static void on_counted(struct pooled *pooled, const struct spawn_message *reply,
 		pooled_ready(pooled);
 }
 
-static void on_configured(struct pooled *pooled)
+static void pooled_configured(struct pooled *pooled)
 {
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
 	struct error error;
 	pooled->until = 0;
 	pooled_set_state(pooled, POOLED_COUNTING);
-	if (pooled_ask(pooled, &message, SPAWN_TIMEOUT_MS, on_counted, &error) < 0)
+	if (pooled_ask(pooled, &message, SPAWN_TIMEOUT_MS, pooled_counted, &error) < 0)
 		pooled_failed(pooled, &error);
 }
 
@@ -284,14 +285,14 @@ static int pooled_configure(struct pooled *pooled, struct error *error)
 	return link_configure(pooled->guest, &configure, error);
 }
 
-static void on_kept(struct guest_echo *echo, bool lost)
+static void pooled_kept(struct guest_echo *echo, bool lost)
 {
 	struct pooled *pooled = container_of(echo, struct pooled, echo);
 	if (!lost && pooled->state == POOLED_KEEPING)
 		pooled_ready(pooled);
 }
 
-static void on_connected(void *data, const struct hello_reply *reply)
+static void pooled_link_connected(void *data, const struct hello_reply *reply)
 {
 	struct pooled *pooled = data;
 	struct error error;
@@ -300,7 +301,7 @@ static void on_connected(void *data, const struct hello_reply *reply)
 		error_set(&error, ERROR_GUEST_PROTOCOL, "its init is not where it should be");
 		pooled_failed(pooled, &error);
 	} else if (keeping) {
-		pooled->echo.answered = on_kept;
+		pooled->echo.answered = pooled_kept;
 		pooled_renew(pooled);
 		guest_link_echo(pooled->guest, &pooled->echo);
 	} else if (pooled_configure(pooled, &error) < 0) {
@@ -311,7 +312,7 @@ static void on_connected(void *data, const struct hello_reply *reply)
 	}
 }
 
-static int on_frame(void *data, const struct frame *frame, struct error *error)
+static int pooled_frame_came(void *data, const struct frame *frame, struct error *error)
 {
 	struct pooled *pooled = data;
 	struct failure failure;
@@ -322,11 +323,11 @@ static int on_frame(void *data, const struct frame *frame, struct error *error)
 	if (frame->type != FRAME_CONFIGURED || frame->size != 0 ||
 	    pooled->state != POOLED_CONFIGURING)
 		return error_set(error, ERROR_GUEST_PROTOCOL, "a frame that was not asked for");
-	on_configured(pooled);
+	pooled_configured(pooled);
 	return 0;
 }
 
-static void on_closed(void *data, const struct error *error)
+static void pooled_link_closed(void *data, const struct error *error)
 {
 	struct pooled *pooled = data;
 	struct error copy = *error; /* it is freed with the link */
@@ -337,7 +338,7 @@ static void on_closed(void *data, const struct error *error)
 }
 
 static const struct guest_link_callbacks callbacks = {
-    .connected = on_connected, .frame = on_frame, .closed = on_closed};
+    .connected = pooled_link_connected, .frame = pooled_frame_came, .closed = pooled_link_closed};
 
 void pooled_connect(struct pooled *pooled)
 {
@@ -353,8 +354,8 @@ void pooled_connect(struct pooled *pooled)
 		pooled_failed(pooled, &error);
 }
 
-static void on_created(struct pooled *pooled, const struct spawn_message *reply,
-		       const struct error *error)
+static void pooled_created(struct pooled *pooled, const struct spawn_message *reply,
+			   const struct error *error)
 {
 	if (pooled->state != POOLED_BOOTING)
 		return;
@@ -387,6 +388,6 @@ void pooled_make(struct core *core, const struct pool_row *shape)
 	pooled->row.stamp = pool_stamp(core, shape->template);
 	pooled_set_state(pooled, POOLED_BOOTING);
 	if (store_pool_put(core->store, &pooled->row, &error) < 0 ||
-	    pooled_ask(pooled, &message, SPAWN_BOOT_TIMEOUT_MS, on_created, &error) < 0)
+	    pooled_ask(pooled, &message, SPAWN_BOOT_TIMEOUT_MS, pooled_created, &error) < 0)
 		pooled_failed(pooled, &error);
 }

@@ -50,7 +50,7 @@ int bulk_action_parse(const char *text, enum bulk_action *ret_action, struct err
 
 static void bulk_advance(struct bulk *bulk);
 
-static void on_bulk_step(void *data, const struct error *error)
+static void bulk_step_done(void *data, const struct error *error)
 {
 	struct bulk_step *one = data;
 	struct bulk *bulk = one->bulk;
@@ -70,19 +70,19 @@ static int bulk_begin(struct bulk *bulk, struct sandbox *sandbox, struct bulk_st
 	const struct principal *principal = &bulk->principal;
 	switch (bulk->action) {
 	case BULK_STOP:
-		return sandbox_stop(sandbox, principal, on_bulk_step, one, error);
+		return sandbox_stop(sandbox, principal, bulk_step_done, one, error);
 	case BULK_START:
-		return sandbox_start(sandbox, principal, on_bulk_step, one, error);
+		return sandbox_start(sandbox, principal, bulk_step_done, one, error);
 	case BULK_PAUSE:
-		return sandbox_pause(sandbox, principal, on_bulk_step, one, error);
+		return sandbox_pause(sandbox, principal, bulk_step_done, one, error);
 	case BULK_RESUME:
-		return sandbox_resume(sandbox, principal, on_bulk_step, one, error);
+		return sandbox_resume(sandbox, principal, bulk_step_done, one, error);
 	case BULK_DRAIN:
 		return sandbox_drain(sandbox, principal, bulk->drain_seconds, bulk->drain_delete,
-				     on_bulk_step, one, error);
+				     bulk_step_done, one, error);
 	case BULK_DELETE:
-		return sandbox_delete(sandbox, principal, END_REASON_USER, NULL, on_bulk_step, one,
-				      error);
+		return sandbox_delete(sandbox, principal, END_REASON_USER, NULL, bulk_step_done,
+				      one, error);
 	}
 	return error_set(error, ERROR_INTERNAL, "an unknown action");
 }

@@ -191,7 +191,7 @@ static int change_apply(struct sandbox *sandbox, struct prepared *prepared, stru
 	return 0;
 }
 
-static void limits_back(void *data UNUSED, const struct error *error)
+static void limits_restored(void *data UNUSED, const struct error *error)
 {
 	/* A sandbox that has ended has no limits. */
 	if (error && error->kind != ERROR_SANDBOX_STATE && error->kind != ERROR_SANDBOX_ENDED)
@@ -199,7 +199,7 @@ static void limits_back(void *data UNUSED, const struct error *error)
 			  error->message);
 }
 
-static void limits_set(void *data, const struct error *refused)
+static void limits_set_done(void *data, const struct error *refused)
 {
 	struct prepared *prepared = data;
 	struct sandbox *sandbox = sandbox_by_id(prepared->core, &prepared->id);
@@ -210,8 +210,9 @@ static void limits_set(void *data, const struct error *refused)
 		refused = &error;
 	} else if (!refused && change_apply(sandbox, prepared, &error) < 0) {
 		if (sandbox_set_limits(sandbox, asker_principal(&prepared->asker),
-				       &prepared->limits_before, limits_back, NULL, &ignored) < 0)
-			limits_back(NULL, &ignored);
+				       &prepared->limits_before, limits_restored, NULL,
+				       &ignored) < 0)
+			limits_restored(NULL, &ignored);
 		refused = &error;
 	}
 	prepared->done(prepared->data, refused);
@@ -226,7 +227,7 @@ int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
 	if (!prepared)
 		abort();
 	*prepared = (struct prepared){.core = core,
-				      .asker = asker_of(principal),
+				      .asker = asker_from_principal(principal),
 				      .id = sandbox->row.id,
 				      .change = *change,
 				      .done = done,
@@ -242,8 +243,8 @@ int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
 	prepared->limits_before = sandbox->row.limits;
 	const struct limits limits = limits_changed(&sandbox->row.limits, &change->limits);
 	if (!limits_same(&limits, &sandbox->row.limits)) {
-		if (sandbox_set_limits(sandbox, principal, &limits, limits_set, prepared, error) ==
-		    0)
+		if (sandbox_set_limits(sandbox, principal, &limits, limits_set_done, prepared,
+				       error) == 0)
 			return 0;
 		prepared_free(prepared);
 		return -1;

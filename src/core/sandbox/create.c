@@ -67,7 +67,7 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 	}
 }
 
-void create_told(struct sandbox *sandbox, const struct error *error)
+void create_tell(struct sandbox *sandbox, const struct error *error)
 {
 	struct transition *transition = &sandbox->life->transition;
 	void (*created)(void *, struct sandbox *, const struct error *) = transition->created;
@@ -76,14 +76,14 @@ void create_told(struct sandbox *sandbox, const struct error *error)
 		created(transition->created_data, error ? NULL : sandbox, error);
 }
 
-static void on_undone(const struct sandbox_answer *answer);
+static void create_undone(const struct sandbox_answer *answer);
 
 void create_failed(struct sandbox *sandbox, const struct error *error)
 {
 	link_drop(sandbox, error);
 	if (error->kind == ERROR_SPAWNER_GONE) {
 		/* The next daemon finds the row in `creating` and undoes it. */
-		create_told(sandbox, error);
+		create_tell(sandbox, error);
 		return;
 	}
 	log_warning("sandbox %s could not be made: %s", sandbox->row.id.text, error->message);
@@ -96,25 +96,25 @@ void create_failed(struct sandbox *sandbox, const struct error *error)
 		abort();
 	*kept = *error;
 	struct error ask_error;
-	if (transition_ask(sandbox, SPAWN_DESTROY, on_undone, kept, &ask_error) < 0) {
+	if (transition_ask(sandbox, SPAWN_DESTROY, create_undone, kept, &ask_error) < 0) {
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
-		create_told(sandbox, kept);
+		create_tell(sandbox, kept);
 		free(kept);
 	}
 }
 
-static void on_undone(const struct sandbox_answer *answer)
+static void create_undone(const struct sandbox_answer *answer)
 {
 	struct error *why = answer->data;
 	struct sandbox *sandbox = answer->sandbox;
 	if (sandbox) {
-		create_told(sandbox, why);
+		create_tell(sandbox, why);
 		delete_answered(sandbox, answer->error);
 	}
 	free(why);
 }
 
-static void on_created(const struct sandbox_answer *answer)
+static void create_answered(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	/* It may have been deleted: DESTROY follows CREATE in the spawner's queue. */
@@ -128,8 +128,8 @@ static void on_created(const struct sandbox_answer *answer)
 	link_connect(sandbox);
 }
 
-static void on_owned(void *data UNUSED, const struct spawn_message *reply UNUSED,
-		     const struct error *error)
+static void own_answered(void *data UNUSED, const struct spawn_message *reply UNUSED,
+			 const struct error *error)
 {
 	if (error && error->kind != ERROR_SANDBOX_NOT_FOUND && error->kind != ERROR_SPAWNER_GONE)
 		log_warning("a sandbox from the pool: %s", error->message);
@@ -141,9 +141,9 @@ void boot_own(struct sandbox *sandbox)
 	struct error error;
 	if (!sandbox->core->spawner)
 		return; /* the next daemon reads the slot */
-	if (spawner_request(sandbox->core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_owned,
-			    NULL, &error) < 0)
-		on_owned(NULL, NULL, &error);
+	if (spawner_request(sandbox->core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS,
+			    own_answered, NULL, &error) < 0)
+		own_answered(NULL, NULL, &error);
 }
 
 /* ---- The first row. */
@@ -184,7 +184,7 @@ static void create_expect_told(struct sandbox *sandbox, const struct create_requ
 
 /* ---- From the pool. */
 
-static void on_limits(const struct sandbox_answer *answer)
+static void create_limits_answered(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current || sandbox->row.state != SANDBOX_CREATING)
@@ -206,7 +206,7 @@ static void create_tell_given(struct sandbox *sandbox)
 	/* If it has been deleted, its end answers the caller. */
 	if (sandbox->row.state == SANDBOX_DELETING)
 		return;
-	create_told(sandbox, NULL);
+	create_tell(sandbox, NULL);
 	boot_own(sandbox);
 }
 
@@ -229,8 +229,8 @@ static void create_give_after_limits(struct sandbox *sandbox)
 {
 	struct spawn_message message = {.type = SPAWN_LIMITS, .limits = sandbox->row.limits};
 	boot_own(sandbox);
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_limits, NULL, 0,
-			&sandbox->life->link_error) < 0)
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, create_limits_answered, NULL,
+			0, &sandbox->life->link_error) < 0)
 		sandbox_later(sandbox, create_fail_given);
 }
 
@@ -284,8 +284,8 @@ static int create_cold(struct create_request *create, struct error *error)
 	if (folders_keep(sandbox, create->mounts, create->mount_count, error) == 0) {
 		boot_message(sandbox, SPAWN_CREATE, &message);
 		if (sandbox_ask(sandbox, &message, sandbox->life->mount_fds,
-				sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS, on_created, NULL,
-				0, error) == 0) {
+				sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS, create_answered,
+				NULL, 0, error) == 0) {
 			create_expect_told(sandbox, create);
 			return 0;
 		}

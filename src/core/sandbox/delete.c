@@ -42,7 +42,7 @@ static void sandbox_end(struct sandbox *sandbox)
 	exec_forget_all(sandbox);
 	error_set(&gone, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended (%s)", sandbox->row.id.text,
 		  end_reason_name((enum end_reason)sandbox->row.end_reason));
-	create_told(sandbox, &gone);
+	create_tell(sandbox, &gone);
 	waiters_finish(&sandbox->life->ready, &gone);
 	waiters_finish(waiters, NULL);
 	watchers_ended(sandbox);
@@ -72,7 +72,7 @@ void delete_answered(struct sandbox *sandbox, const struct error *error)
 	waiters_finish(&transition->waiters, error);
 }
 
-static void on_destroyed(const struct sandbox_answer *answer)
+static void destroy_answered(const struct sandbox_answer *answer)
 {
 	/* Its last counters are recorded before its state changes. */
 	if (answer->sandbox && answer->reply && !answer->error)
@@ -84,7 +84,7 @@ static void on_destroyed(const struct sandbox_answer *answer)
 void delete_send(struct sandbox *sandbox)
 {
 	struct error error;
-	if (transition_ask(sandbox, SPAWN_DESTROY, on_destroyed, NULL, &error) < 0)
+	if (transition_ask(sandbox, SPAWN_DESTROY, destroy_answered, NULL, &error) < 0)
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
 }
 

@@ -50,7 +50,7 @@ static bool limits_error_harmless(const struct error *error)
 	       error->kind == ERROR_SANDBOX_NOT_FOUND || error->kind == ERROR_CONFLICT;
 }
 
-static void on_limited(const struct sandbox_answer *answer)
+static void limits_answered(const struct sandbox_answer *answer)
 {
 	struct limits_call *call = answer->data;
 	const struct error *error = limits_error_harmless(answer->error) ? NULL : answer->error;
@@ -74,8 +74,8 @@ static int limits_ask(struct sandbox *sandbox, const struct limits *before, SAND
 	if (!call)
 		abort();
 	*call = (struct limits_call){.before = *before, .done = done, .data = data};
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_limited, call, 0, error) <
-	    0) {
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, limits_answered, call, 0,
+			error) < 0) {
 		free(call);
 		return -1;
 	}

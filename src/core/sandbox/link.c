@@ -144,7 +144,7 @@ void boot_done(struct sandbox *sandbox)
 	}
 	uint32_t generation = transition->generation;
 	boot_entered(sandbox);
-	create_told(sandbox, NULL);
+	create_tell(sandbox, NULL);
 	/* If the caller has begun another transition, the waiters wait for that one. */
 	if (transition->generation != generation)
 		return;
@@ -221,7 +221,7 @@ static void sandbox_end_unanswering(struct sandbox *sandbox)
 	stop_by_force(sandbox, SANDBOX_EVENT_INIT_LOST);
 }
 
-static void on_closed(void *data, const struct error *error)
+static void link_closed(void *data, const struct error *error)
 {
 	struct sandbox *sandbox = data;
 	struct error why = *error;
@@ -260,7 +260,7 @@ static void boot_connected(struct sandbox *sandbox, const struct hello_reply *re
 	transition_due_in(sandbox, CONFIGURE_TIMEOUT_MS);
 }
 
-static void on_connected(void *data, const struct hello_reply *reply)
+static void link_connected(void *data, const struct hello_reply *reply)
 {
 	struct sandbox *sandbox = data;
 	struct sandbox_life *life = sandbox->life;
@@ -292,7 +292,7 @@ static void on_connected(void *data, const struct hello_reply *reply)
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 
-static int on_refused(struct sandbox *sandbox, const struct frame *frame, struct error *error)
+static int link_refused(struct sandbox *sandbox, const struct frame *frame, struct error *error)
 {
 	struct failure failure;
 	if (failure_read(frame, &failure) < 0)
@@ -306,7 +306,7 @@ static int on_refused(struct sandbox *sandbox, const struct frame *frame, struct
 	return 0;
 }
 
-static int on_frame(void *data, const struct frame *frame, struct error *error)
+static int link_frame_came(void *data, const struct frame *frame, struct error *error)
 {
 	struct sandbox *sandbox = data;
 	bool booting = state_facts(sandbox->row.state)->booting;
@@ -318,7 +318,7 @@ static int on_frame(void *data, const struct frame *frame, struct error *error)
 		return 0;
 	}
 	if (frame->type == FRAME_REFUSED)
-		return on_refused(sandbox, frame, error);
+		return link_refused(sandbox, frame, error);
 	if (booting)
 		return error_set(error, ERROR_GUEST_PROTOCOL,
 				 "a frame before the sandbox was configured");
@@ -327,7 +327,7 @@ static int on_frame(void *data, const struct frame *frame, struct error *error)
 	return exec_handle_frame(sandbox, frame, error);
 }
 
-static void on_drained(void *data)
+static void link_drained(void *data)
 {
 	struct sandbox *sandbox = data;
 	exec_drained(sandbox);
@@ -335,10 +335,10 @@ static void on_drained(void *data)
 }
 
 const struct guest_link_callbacks sandbox_link_callbacks = {
-    .connected = on_connected,
-    .frame = on_frame,
-    .closed = on_closed,
-    .drained = on_drained,
+    .connected = link_connected,
+    .frame = link_frame_came,
+    .closed = link_closed,
+    .drained = link_drained,
 };
 
 /* Was its init killed while it was paused? The kernel closes the sockets of such an init, then

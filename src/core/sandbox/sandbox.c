@@ -395,7 +395,7 @@ struct later {
 	void (*call)(struct sandbox *sandbox);
 };
 
-static void call_later(void *data)
+static void later_call(void *data)
 {
 	struct later *later = data;
 	struct sandbox *sandbox = sandbox_by_id(later->core, &later->id);
@@ -410,10 +410,10 @@ void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox
 	if (!later)
 		abort();
 	*later = (struct later){sandbox->core, sandbox->row.id, call};
-	core_later(sandbox->core, call_later, later);
+	core_later(sandbox->core, later_call, later);
 }
 
-static void on_counters(const struct sandbox_answer *answer)
+static void counters_answered(const struct sandbox_answer *answer)
 {
 	struct waiter *waiter = answer->data;
 	if (answer->sandbox && !answer->error)
@@ -429,7 +429,7 @@ int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error
 		abort();
 	*waiter = (struct waiter){.done = done, .data = data};
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_counters, waiter, 0,
+	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, counters_answered, waiter, 0,
 			error) < 0) {
 		free(waiter);
 		return -1;

@@ -159,7 +159,8 @@ struct ask {
 	uint64_t number;
 };
 
-static void on_answer(void *data, const struct spawn_message *reply, const struct error *error)
+static void sandbox_ask_answered(void *data, const struct spawn_message *reply,
+				 const struct error *error)
 {
 	struct ask *ask = data;
 	struct sandbox *sandbox = sandbox_by_id(ask->core, &ask->id);
@@ -195,8 +196,8 @@ int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const in
 	    .number = number,
 	};
 	message->sandbox = sandbox->row.id;
-	if (spawner_request(sandbox->core->spawner, message, fds, fd_count, timeout_ms, on_answer,
-			    ask, error) < 0) {
+	if (spawner_request(sandbox->core->spawner, message, fds, fd_count, timeout_ms,
+			    sandbox_ask_answered, ask, error) < 0) {
 		free(ask);
 		return -1;
 	}

@@ -99,7 +99,7 @@ static int wish_grant(struct sandbox *sandbox, const struct principal *principal
 	return 0;
 }
 
-static void on_killed(const struct sandbox_answer *answer)
+static void kill_answered(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current || transition_left(sandbox, answer->error))
@@ -126,7 +126,7 @@ static void on_killed(const struct sandbox_answer *answer)
 void stop_kill(struct sandbox *sandbox)
 {
 	struct error error;
-	if (transition_ask(sandbox, SPAWN_KILL, on_killed, NULL, &error) < 0)
+	if (transition_ask(sandbox, SPAWN_KILL, kill_answered, NULL, &error) < 0)
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
 }
 
@@ -173,7 +173,7 @@ void start_failed(struct sandbox *sandbox, const struct error *error)
 	waiters_finish(&sandbox->life->ready, &copy);
 }
 
-static void on_started(const struct sandbox_answer *answer)
+static void start_answered(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current || sandbox->row.state != SANDBOX_STARTING)
@@ -197,15 +197,15 @@ int sandbox_start(struct sandbox *sandbox, const struct principal *principal, SA
 		return -1;
 	struct spawn_message message;
 	boot_message(sandbox, SPAWN_START, &message);
-	if (transition_begin_asking(sandbox, principal, SANDBOX_EVENT_START, &message, on_started,
-				    done, data, error) < 0)
+	if (transition_begin_asking(sandbox, principal, SANDBOX_EVENT_START, &message,
+				    start_answered, done, data, error) < 0)
 		return -1;
 	sandbox->phase_count = 0;
 	return 0;
 }
 
 /* An error changes nothing: the sandbox stays paused. */
-static void on_reclaimed(const struct sandbox_answer *answer)
+static void reclaim_answered(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current)
@@ -230,7 +230,7 @@ static void on_reclaimed(const struct sandbox_answer *answer)
 		pause_finish(sandbox);
 }
 
-static void on_frozen(const struct sandbox_answer *answer)
+static void freeze_answered(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current || transition_left(sandbox, answer->error))
@@ -246,7 +246,7 @@ static void on_frozen(const struct sandbox_answer *answer)
 	sandbox_force_step(sandbox, SANDBOX_EVENT_FROZEN);
 	statistics.pauses++;
 	if (!list_empty(&sandbox->life->ready) ||
-	    transition_ask(sandbox, SPAWN_RECLAIM, on_reclaimed, NULL, &error) < 0)
+	    transition_ask(sandbox, SPAWN_RECLAIM, reclaim_answered, NULL, &error) < 0)
 		pause_finish(sandbox);
 	ready_settle(sandbox);
 }
@@ -258,8 +258,8 @@ int sandbox_pause(struct sandbox *sandbox, const struct principal *principal, SA
 	if (granted <= 0)
 		return granted;
 	struct spawn_message message = {.type = SPAWN_FREEZE};
-	if (transition_begin_asking(sandbox, principal, SANDBOX_EVENT_PAUSE, &message, on_frozen,
-				    done, data, error) < 0)
+	if (transition_begin_asking(sandbox, principal, SANDBOX_EVENT_PAUSE, &message,
+				    freeze_answered, done, data, error) < 0)
 		return -1;
 	link_send_deadline(sandbox);
 	return 0;
@@ -280,7 +280,7 @@ static void resume_finish(struct sandbox *sandbox, enum sandbox_event event)
 	ready_settle(sandbox);
 }
 
-static void on_thawed(const struct sandbox_answer *answer)
+static void thaw_answered(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current || transition_left(sandbox, answer->error))
@@ -304,10 +304,10 @@ int sandbox_resume(struct sandbox *sandbox, const struct principal *principal, S
 		return -1;
 	struct spawn_message message = {.type = SPAWN_THAW};
 	return transition_begin_asking(sandbox, principal, SANDBOX_EVENT_RESUME, &message,
-				       on_thawed, done, data, error);
+				       thaw_answered, done, data, error);
 }
 
-static void on_thawed_again(const struct sandbox_answer *answer)
+static void thaw_again_answered(const struct sandbox_answer *answer)
 {
 	if (answer->error && answer->error->kind != ERROR_SPAWNER_GONE)
 		log_warning("a sandbox that was paused too late cannot be resumed: %s",
@@ -329,7 +329,7 @@ void transition_late(struct core *core, uint32_t type, const struct spawn_messag
 		resume_finish(sandbox, SANDBOX_EVENT_THAWED_LATE);
 	if (type == SPAWN_FREEZE &&
 	    sandbox_action(sandbox, SANDBOX_EVENT_FROZEN_LATE) == SANDBOX_ACTION_THAW &&
-	    sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, on_thawed_again, NULL, 0,
+	    sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, thaw_again_answered, NULL, 0,
 			&error) < 0)
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
@@ -389,7 +389,7 @@ void ready_settle(struct sandbox *sandbox)
 		waiters_finish(&sandbox->life->ready, &sandbox->life->link_error);
 }
 
-static void on_woken(const struct sandbox_answer *answer)
+static void wake_answered(const struct sandbox_answer *answer)
 {
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox)
@@ -407,7 +407,7 @@ static void on_woken(const struct sandbox_answer *answer)
 static void pause_take_back(struct sandbox *sandbox)
 {
 	struct error error;
-	if (transition_ask(sandbox, SPAWN_THAW, on_woken, NULL, &error) < 0)
+	if (transition_ask(sandbox, SPAWN_THAW, wake_answered, NULL, &error) < 0)
 		log_debug("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 

@@ -233,7 +233,7 @@ int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
 		waiter_take_back(&sandbox->life->drained);
 		return -1;
 	}
-	sandbox->life->drained_by = asker_of(principal);
+	sandbox->life->drained_by = asker_from_principal(principal);
 	log_info("sandbox %s is drained", sandbox->row.id.text);
 	timers_wake_at(sandbox->core, clock_boot());
 	return 0;

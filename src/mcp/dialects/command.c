@@ -9,7 +9,7 @@
 #include "core/account/access.h"
 
 /* If there are many marks, every second one is sufficient. */
-static void mark(struct output_marks *marks, uint64_t total)
+static void output_mark(struct output_marks *marks, uint64_t total)
 {
 	if (marks->count > 0 && marks->marks[marks->count - 1].offset == total)
 		return;
@@ -21,10 +21,10 @@ static void mark(struct output_marks *marks, uint64_t total)
 	marks->marks[marks->count++] = (struct command_mark){total, clock_wall()};
 }
 
-static void note(struct command_state *state, struct exec *exec)
+static void command_note_output(struct command_state *state, struct exec *exec)
 {
 	for (int i = 0; i < 2; i++)
-		mark(&state->marks[i], exec_total(exec, EXEC_STDOUT + i));
+		output_mark(&state->marks[i], exec_total(exec, EXEC_STDOUT + i));
 }
 
 int64_t command_time(const struct command_state *state, const struct exec *exec,
@@ -37,25 +37,25 @@ int64_t command_time(const struct command_state *state, const struct exec *exec,
 	return exec->row.ended_wall ? exec->row.ended_wall : clock_wall();
 }
 
-static void changed(struct foreground *run, struct exec *exec)
+static void command_changed(struct foreground *foreground, struct exec *exec)
 {
-	struct mcp_request *request = foreground_data(run);
+	struct mcp_request *request = foreground_data(foreground);
 	struct command_state *state = request->state;
-	note(state, exec);
+	command_note_output(state, exec);
 	if (!state->ask.background) {
-		follow_changed(&state->follow, request, exec);
+		exec_progress_changed(&state->progress, request, exec);
 		return;
 	}
 	if (exec->row.state != EXEC_RUNNING)
 		return;
-	foreground_abandon(run, false);
+	foreground_abandon(foreground, false);
 	if (pending_over(request))
 		state->finish(request, exec);
 	mcp_release(request);
 }
 
-static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
-		 const struct error *error)
+static void command_done(void *data, struct exec *exec, const struct left_process *left,
+			 size_t count, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct command_state *state = request->state;
@@ -70,19 +70,20 @@ static void done(void *data, struct exec *exec, const struct left_process *left,
 		} else if (!no_bash && error) {
 			mcp_fail(request, error);
 		} else if (!no_bash) {
-			note(state, exec);
+			command_note_output(state, exec);
 			state->finish(request, exec);
 		}
 	}
 	mcp_release(request);
 }
 
-static const struct foreground_callbacks callbacks = {.changed = changed, .done = done};
+static const struct foreground_callbacks callbacks = {.changed = command_changed,
+						      .done = command_done};
 
 static void state_free(void *data)
 {
 	struct command_state *state = data;
-	follow_stop(&state->follow);
+	exec_progress_stop(&state->progress);
 	free(state);
 }
 
@@ -105,7 +106,7 @@ void command_begin(struct mcp_request *request, struct sandbox *sandbox)
 				 .timeout_ms = state->ask.timeout_ms,
 				 .principal = &request->principal};
 	pending_begin(request);
-	if (foreground_start(sandbox, &spec, NULL, 0, &callbacks, request, &state->pending.run,
-			     &error) < 0)
+	if (foreground_start(sandbox, &spec, NULL, 0, &callbacks, request,
+			     &state->pending.foreground, &error) < 0)
 		pending_refused(request, &error);
 }

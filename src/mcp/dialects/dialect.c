@@ -9,7 +9,7 @@
 
 /* --- arguments --- */
 
-static bool named(const struct field_to *fields, size_t count, const char *name)
+static bool fields_have_name(const struct field_to *fields, size_t count, const char *name)
 {
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(fields[i].name, name) == 0)
@@ -26,7 +26,7 @@ static int parse_fields(const json_t *object, const struct field_to *fields, siz
 	void *next;
 	json_object_foreach_safe((json_t *)object, next, key, member)
 	{
-		if (!named(fields, count, key))
+		if (!fields_have_name(fields, count, key))
 			json_object_del((json_t *)object, key);
 	}
 	for (size_t i = 0; i < count; i++) {

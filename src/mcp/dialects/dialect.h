@@ -91,7 +91,7 @@ struct command_state {
 		struct command_mark marks[COMMAND_MARKS];
 		uint32_t count;
 	} marks[2];
-	struct follow follow;
+	struct exec_progress progress;
 	/* The command has ended (in the background: begun). Answers. */
 	void (*finish)(struct mcp_request *request, struct exec *exec);
 };

@@ -85,7 +85,7 @@ void encoding_put(struct json_writer *writer, const char *key, enum text_encodin
 		put_text_size(writer, key, size > 0 ? data : "", size);
 }
 
-static int unencodable(enum text_encoding encoding, struct error *error)
+static int content_unencodable(enum text_encoding encoding, struct error *error)
 {
 	return error_set(error, ERROR_INVALID,
 			 "field `content` has characters that %s does not have; use utf-8",
@@ -99,7 +99,7 @@ static int latin1_bytes(const char *text, struct buffer *to, struct error *error
 		if (c >= 0x80) {
 			/* U+0080 to U+00FF have two bytes: c2 or c3, and another. */
 			if (c != 0xc2 && c != 0xc3)
-				return unencodable(ENCODING_LATIN1, error);
+				return content_unencodable(ENCODING_LATIN1, error);
 			c = (unsigned char)((c & 3) << 6 | ((unsigned char)*++at & 0x3f));
 		}
 		if (buffer_append(to, &c, 1) < 0)
@@ -130,7 +130,7 @@ int encoding_bytes(enum text_encoding encoding, const char *text, struct buffer 
 	if (encoding == ENCODING_BASE64)
 		return base64_bytes(text, to, error);
 	if (!encoding_holds(encoding, text, size))
-		return unencodable(encoding, error);
+		return content_unencodable(encoding, error);
 	if (size > 0 && buffer_append(to, text, size) < 0)
 		return error_set(error, ERROR_TOO_LARGE, "field `content` is too long");
 	return 0;
@@ -138,7 +138,7 @@ int encoding_bytes(enum text_encoding encoding, const char *text, struct buffer 
 
 /* --- ranges --- */
 
-static int number(const char *text, size_t size, uint64_t *ret_value)
+static int number_parse(const char *text, size_t size, uint64_t *ret_value)
 {
 	char digits[20];
 	if (size == 0 || size >= sizeof(digits))
@@ -159,10 +159,11 @@ int byte_range_parse(const char *text, uint64_t max, struct byte_range *ret_rang
 	const char *numbers = text_starts(text, "bytes=") ? text + strlen("bytes=") : "";
 	const char *dash = strchr(numbers, '-');
 	bool open = dash && dash[1] == '\0', suffix = dash && dash == numbers;
-	bool good = dash && !(open && suffix) &&
-		    (suffix || number(numbers, (size_t)(dash - numbers), &range.offset) == 0) &&
-		    (open || number(dash + 1, strlen(dash + 1), &end) == 0) &&
-		    (open || suffix || end >= range.offset) && !(suffix && end == 0);
+	bool good =
+	    dash && !(open && suffix) &&
+	    (suffix || number_parse(numbers, (size_t)(dash - numbers), &range.offset) == 0) &&
+	    (open || number_parse(dash + 1, strlen(dash + 1), &end) == 0) &&
+	    (open || suffix || end >= range.offset) && !(suffix && end == 0);
 	if (!good)
 		return error_set(error, ERROR_INVALID,
 				 "field `range_header` is `%.60s`; it must be like "

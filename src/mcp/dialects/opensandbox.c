@@ -31,7 +31,7 @@ static const struct mcp_tool tools[] = {
 DIALECT_TOOLS_COMPLETE(tools);
 static const struct mcp_tool *const tables[] = {tools, NULL};
 
-static void instructions(const struct mcp_view *view, struct buffer *to)
+static void opensandbox_instructions(const struct mcp_view *view, struct buffer *to)
 {
 	(void)view;
 	(void)!buffer_append_text(
@@ -50,4 +50,4 @@ const struct mcp_face opensandbox_face = {.name = "opensandbox-sandbox",
 					  .title = "OpenSandbox",
 					  .scope = SCOPE_READ,
 					  .tools = tables,
-					  .instructions = instructions};
+					  .instructions = opensandbox_instructions};

@@ -29,7 +29,7 @@ static void steps_free(void *state)
 	free(steps);
 }
 
-static struct bytes bytes_of(const char *text)
+static struct bytes bytes_from_text(const char *text)
 {
 	return (struct bytes){(const uint8_t *)text, strlen(text)};
 }
@@ -39,7 +39,7 @@ static struct bytes bytes_of(const char *text)
 #define HOME "/root"
 
 /* The text with its `~` replaced; NULL: it has none. */
-static json_t *expanded(const json_t *value)
+static json_t *path_expand(const json_t *value)
 {
 	const char *text = json_string_value(value);
 	if (!text || text[0] != '~' || (text[1] != '\0' && text[1] != '/'))
@@ -55,7 +55,7 @@ static void expand_members(json_t *object)
 {
 	static const char *const members[] = {"path", "source", "destination", "src", "dest"};
 	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
-		json_t *path = expanded(json_object_get(object, members[i]));
+		json_t *path = path_expand(json_object_get(object, members[i]));
 		if (path && json_object_set_new(object, members[i], path) < 0)
 			abort();
 	}
@@ -73,7 +73,7 @@ void opensandbox_expand_home(const json_t *arguments)
 	}
 	json_array_foreach(paths, index, value)
 	{
-		json_t *path = expanded(value);
+		json_t *path = path_expand(value);
 		if (path && json_array_set_new(paths, index, path) < 0)
 			abort();
 	}
@@ -108,7 +108,7 @@ int opensandbox_owner(const char *owner, const char *group, char to[OPENSANDBOX_
 
 /* --- one after the other --- */
 
-static void go_on(struct mcp_request *request, struct sandbox *sandbox);
+static void steps_go_on(struct mcp_request *request, struct sandbox *sandbox);
 
 static void step_done(void *data, const struct error *error)
 {
@@ -129,13 +129,13 @@ static void step_done(void *data, const struct error *error)
 			struct sandbox *sandbox = target_again(request);
 			steps->at++;
 			if (sandbox)
-				go_on(request, sandbox);
+				steps_go_on(request, sandbox);
 		}
 	}
 	mcp_release(request);
 }
 
-static void go_on(struct mcp_request *request, struct sandbox *sandbox)
+static void steps_go_on(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct steps *steps = request->state;
 	struct error error;
@@ -166,7 +166,8 @@ static struct step *step_new(struct steps *steps, enum file_operation operation,
 			abort();
 	}
 	struct step *step = &steps->steps[steps->count++];
-	*step = (struct step){.request = {.operation = (uint8_t)operation, .path = bytes_of(path)}};
+	*step = (struct step){
+	    .request = {.operation = (uint8_t)operation, .path = bytes_from_text(path)}};
 	return step;
 }
 
@@ -176,8 +177,8 @@ static void steps_begin(struct mcp_request *request, const char *id)
 	struct steps *steps = request->state;
 	for (size_t i = 0; i < steps->count; i++)
 		if (steps->steps[i].request.operation == FILE_CHOWN)
-			steps->steps[i].request.path2 = bytes_of(steps->steps[i].owner);
-	target_ready(request, id, TARGET_NAMED, go_on);
+			steps->steps[i].request.path2 = bytes_from_text(steps->steps[i].owner);
+	target_ready(request, id, TARGET_NAMED, steps_go_on);
 }
 
 /* --- the tools --- */
@@ -305,7 +306,7 @@ static int read_move(struct steps *steps, const json_t *entry, const char *where
 		return error_set(error, ERROR_INVALID, "%s: field `%s` is missing", where,
 				 source ? "destination" : "source");
 	struct step *step = step_new(steps, FILE_RENAME, source);
-	step->request.path2 = bytes_of(destination);
+	step->request.path2 = bytes_from_text(destination);
 	step->request.flags = FILE_PARENTS | FILE_NO_REPLACE;
 	return 0;
 }

@@ -109,8 +109,8 @@ static int check_unsupported(const struct asked *asked, struct error *error)
 	return 0;
 }
 
-static int take_all(struct mcp_request *request, struct create *create, const struct asked *asked,
-		    struct error *error)
+static int create_take_fields(struct mcp_request *request, struct create *create,
+			      const struct asked *asked, struct error *error)
 {
 	struct sandbox_spec *spec = &create->spec;
 	if (asked->timeout <= 0 || asked->timeout > SANDBOX_TIMEOUT_MAX)
@@ -141,22 +141,22 @@ static int take_all(struct mcp_request *request, struct create *create, const st
 
 /* --- making it --- */
 
-static void discard(void *data, const struct error *error)
+static void removal_ignore(void *data, const struct error *error)
 {
 	(void)data, (void)error;
 }
 
 /* The client has not heard of it, or it is not what was requested: removes it. */
-static void remove_again(struct mcp_request *request, const char *why)
+static void sandbox_remove_again(struct mcp_request *request, const char *why)
 {
 	struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
 	struct error ignored;
 	if (sandbox)
-		(void)!sandbox_delete(sandbox, &request->principal, END_REASON_USER, why, discard,
-				      NULL, &ignored);
+		(void)!sandbox_delete(sandbox, &request->principal, END_REASON_USER, why,
+				      removal_ignore, NULL, &ignored);
 }
 
-static void reply(struct mcp_request *request)
+static void create_reply(struct mcp_request *request)
 {
 	struct sandbox *sandbox = target_again(request);
 	if (!sandbox)
@@ -168,19 +168,19 @@ static void reply(struct mcp_request *request)
 static void entrypoint_cancelled(struct mcp_request *request)
 {
 	struct create *create = request->state;
-	foreground_abandon(TAKE_PTR(create->pending.run), true);
-	remove_again(request, "the client that created it went away first");
+	foreground_abandon(TAKE_PTR(create->pending.foreground), true);
+	sandbox_remove_again(request, "the client that created it went away first");
 	mcp_release(request);
 }
 
-static void entrypoint_changed(struct foreground *run, struct exec *exec)
+static void entrypoint_changed(struct foreground *foreground, struct exec *exec)
 {
-	struct mcp_request *request = foreground_data(run);
+	struct mcp_request *request = foreground_data(foreground);
 	if (exec->row.state != EXEC_RUNNING)
 		return;
-	foreground_abandon(run, false);
+	foreground_abandon(foreground, false);
 	if (pending_over(request))
-		reply(request);
+		create_reply(request);
 	mcp_release(request);
 }
 
@@ -192,11 +192,11 @@ static void entrypoint_done(void *data, struct exec *exec, const struct left_pro
 	if (pending_over(request)) {
 		if (error) {
 			struct error told = *error;
-			remove_again(request, "its entrypoint could not be started");
+			sandbox_remove_again(request, "its entrypoint could not be started");
 			(void)error_prepend(&told, "the entrypoint could not be started: ");
 			mcp_fail(request, &told);
 		} else {
-			reply(request);
+			create_reply(request);
 		}
 	}
 	mcp_release(request);
@@ -212,26 +212,26 @@ static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
 				 .principal = &request->principal};
 	struct error error;
 	tool_wait(request, entrypoint_cancelled);
-	if (foreground_start(sandbox, &spec, NULL, 0, &callbacks, request, &create->pending.run,
-			     &error) < 0) {
-		remove_again(request, "its entrypoint could not be started");
+	if (foreground_start(sandbox, &spec, NULL, 0, &callbacks, request,
+			     &create->pending.foreground, &error) < 0) {
+		sandbox_remove_again(request, "its entrypoint could not be started");
 		pending_refused(request, &error);
 	}
 }
 
-static void created(void *data, struct sandbox *sandbox, const struct error *error)
+static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct create *create = request->state;
 	if (sandbox)
 		request->sandbox = sandbox->row.id;
 	if (!pending_over(request)) {
-		remove_again(request, "the client that created it went away first");
+		sandbox_remove_again(request, "the client that created it went away first");
 	} else if (error) {
 		mcp_fail(request, error);
 	} else if (create->entrypoint_count == 0) {
 		mcp_progress_of(request, 0.8, 1.0, "Sandbox created");
-		reply(request);
+		create_reply(request);
 	} else {
 		mcp_progress_of(request, 0.8, 1.0, "Starting the entrypoint");
 		run_entrypoint(request, sandbox);
@@ -270,7 +270,7 @@ void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
 	mcp_progress_of(request, 0.1, 1.0, "Preparing the sandbox");
-	if (take_all(request, create, &asked, &error) < 0) {
+	if (create_take_fields(request, create, &asked, &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
@@ -278,7 +278,7 @@ void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 	tool_wait(request, create_cancelled);
 	pending_deadline(request, asked.ready_timeout,
 			 "the sandbox was not ready within `ready_timeout_seconds`");
-	if (sandbox_create(request->core, &request->principal, &create->spec, created, request,
-			   &error) < 0)
+	if (sandbox_create(request->core, &request->principal, &create->spec, sandbox_created,
+			   request, &error) < 0)
 		pending_refused(request, &error);
 }

@@ -28,7 +28,7 @@ struct read {
 
 /* A range may cut a character at its ends; anywhere else undecodable bytes mean that the text has
  * another encoding. */
-static bool decodable(const struct read *read, const struct file_content *content)
+static bool content_is_decodable(const struct read *read, const struct file_content *content)
 {
 	size_t begin = 0, end = content->size;
 	if (read->encoding != ENCODING_UTF8)
@@ -67,7 +67,7 @@ static void check_content(struct mcp_request *request, const struct file_content
 		content_refuse(request,
 			       "range_header asks for bytes from %llu on; %s has %llu bytes",
 			       (unsigned long long)read->range.offset, read->path, size);
-	else if (!decodable(read, content))
+	else if (!content_is_decodable(read, content))
 		content_refuse(request,
 			       "%s is not %s: read it with `encoding` \"latin-1\" or \"base64\"",
 			       read->path, encoding_name(read->encoding));
@@ -454,7 +454,7 @@ static void replace_free(void *state)
 
 static void replace_next(struct mcp_request *request, struct sandbox *sandbox);
 
-static void replaced(void *data, uint64_t count, const struct error *error)
+static void text_replaced(void *data, uint64_t count, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct replace *replace = request->state;
@@ -495,7 +495,7 @@ static void replace_next(struct mcp_request *request, struct sandbox *sandbox)
 	const struct replacement *entry = &replace->entries[replace->at];
 	const struct file_place place = {.principal = &request->principal, .path = entry->path};
 	pending_begin(request);
-	if (file_replace(sandbox, &place, entry->old, entry->new, 0, replaced, request,
+	if (file_replace(sandbox, &place, entry->old, entry->new, 0, text_replaced, request,
 			 &replace->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }

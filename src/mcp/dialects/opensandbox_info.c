@@ -188,7 +188,7 @@ static int filter_parse(struct filter *filter, const json_t *asked, struct error
 	return filter_metadata(filter, metadata, error);
 }
 
-static bool matches(const struct filter *filter, const struct sandbox_row *row)
+static bool filter_matches(const struct filter *filter, const struct sandbox_row *row)
 {
 	size_t index;
 	json_t *state;
@@ -204,8 +204,8 @@ static bool matches(const struct filter *filter, const struct sandbox_row *row)
 }
 
 /* The matching sandboxes, newest last. The caller frees the array. */
-static struct sandbox **collect(struct mcp_request *request, const struct filter *filter,
-				size_t *ret_count)
+static struct sandbox **sandboxes_collect(struct mcp_request *request, const struct filter *filter,
+					  size_t *ret_count)
 {
 	struct sandbox **found = calloc((size_t)request->core->sandbox_count + 1, sizeof(*found));
 	struct sandbox *sandbox = NULL;
@@ -213,7 +213,7 @@ static struct sandbox **collect(struct mcp_request *request, const struct filter
 	if (!found)
 		abort();
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
-		if (matches(filter, &sandbox->row) && count <= request->core->sandbox_count)
+		if (filter_matches(filter, &sandbox->row) && count <= request->core->sandbox_count)
 			found[count++] = sandbox;
 	*ret_count = count;
 	return found;
@@ -255,7 +255,7 @@ void opensandbox_list(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "%s", error.message);
 		return;
 	}
-	struct sandbox **found = collect(request, &filter, &count);
+	struct sandbox **found = sandboxes_collect(request, &filter, &count);
 	mcp_progress_of(request, 1.0, 1.0, "listed");
 	reply_page(request, &filter, found, count);
 	free(found);

@@ -68,7 +68,7 @@ void opensandbox_get_info(struct mcp_request *request, const json_t *arguments)
 
 /* --- kill --- */
 
-static void killed(void *data, const struct error *error)
+static void sandbox_killed(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	if (pending_over(request)) {
@@ -85,8 +85,8 @@ static void kill_sandbox(struct mcp_request *request, struct sandbox *sandbox)
 	struct error error;
 	pending_state(request, sizeof(struct pending), NULL);
 	pending_begin(request);
-	if (sandbox_delete(sandbox, &request->principal, END_REASON_USER, NULL, killed, request,
-			   &error) < 0)
+	if (sandbox_delete(sandbox, &request->principal, END_REASON_USER, NULL, sandbox_killed,
+			   request, &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -105,7 +105,7 @@ struct renew {
 	double seconds;
 };
 
-static void renew(struct mcp_request *request, struct sandbox *sandbox)
+static void sandbox_renew(struct mcp_request *request, struct sandbox *sandbox)
 {
 	const struct renew *asked = request->state;
 	struct error error;
@@ -137,7 +137,7 @@ void opensandbox_renew(struct mcp_request *request, const json_t *arguments)
 			       SANDBOX_TIMEOUT_MAX);
 		return;
 	}
-	target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, renew);
+	target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, sandbox_renew);
 }
 
 /* --- metrics --- */
@@ -172,7 +172,7 @@ static void reply_metrics(struct mcp_request *request, const struct sandbox *san
 }
 
 /* A sandbox that does not run is described by its last reading. */
-static void counted(void *data, const struct error *error)
+static void counters_refreshed(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	bool broken = error && error->kind != ERROR_SANDBOX_STATE &&
@@ -187,7 +187,7 @@ static void counted(void *data, const struct error *error)
 	mcp_release(request);
 }
 
-static void count(struct mcp_request *request, struct sandbox *sandbox)
+static void metrics_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	const struct state_facts *facts = state_facts(sandbox->row.state);
 	struct error error;
@@ -197,7 +197,7 @@ static void count(struct mcp_request *request, struct sandbox *sandbox)
 	}
 	pending_state(request, sizeof(struct pending), NULL);
 	pending_begin(request);
-	if (sandbox_refresh_counters(sandbox, counted, request, &error) < 0)
+	if (sandbox_refresh_counters(sandbox, counters_refreshed, request, &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -206,7 +206,7 @@ void opensandbox_metrics(struct mcp_request *request, const json_t *arguments)
 	struct named named = {0};
 	const struct field_to fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, count);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, metrics_act);
 }
 
 /* --- health --- */
@@ -222,13 +222,13 @@ static void reply_health(struct mcp_request *request, bool healthy)
 	dialect_reply(request, &writer);
 }
 
-static bool seen(void *data, const struct file_entry *entry)
+static bool entry_ignore(void *data, const struct file_entry *entry)
 {
 	(void)data, (void)entry;
 	return true;
 }
 
-static void looked(void *data, uint64_t total, bool cut, const struct error *error)
+static void health_looked(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)total, (void)cut;
@@ -240,7 +240,7 @@ static void looked(void *data, uint64_t total, bool cut, const struct error *err
 /* It is healthy if a process in it answers, whatever its state says. */
 static void check_health(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = seen, .done = looked};
+	static const struct file_records records = {.entry = entry_ignore, .done = health_looked};
 	const struct file_place root = {.principal = &request->principal, .path = "/"};
 	struct error error;
 	if (!sandbox_may_exec(sandbox)) {

@@ -102,7 +102,7 @@ static void shell_finished(struct mcp_request *request, struct exec *exec)
 	reply_output(request, &exec->row, &out, &err);
 }
 
-static void shell(struct mcp_request *request, const json_t *arguments)
+static void shell_call(struct mcp_request *request, const json_t *arguments)
 {
 	struct command_state *state = command_new(request);
 	const char *command = NULL, *cmd = NULL;
@@ -223,7 +223,7 @@ static void read_file(struct mcp_request *request, const json_t *arguments)
 		target_ready(request, NULL, 0, read_act);
 }
 
-static void written(void *data, uint64_t bytes, bool created, const struct error *error)
+static void file_written(void *data, uint64_t bytes, bool created, const struct error *error)
 {
 	struct mcp_request *request = data;
 	const struct file *file = request->state;
@@ -255,7 +255,7 @@ static void write_act(struct mcp_request *request, struct sandbox *sandbox)
 	struct error error;
 	pending_begin(request);
 	if (file_write_whole(sandbox, &place, file->content, strlen(file->content), 0, false,
-			     written, request, &file->pending.task, &error) < 0)
+			     file_written, request, &file->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -311,7 +311,7 @@ static void reply_listing(struct mcp_request *request, bool cut)
 	content_end(request, false);
 }
 
-static void listed(void *data, uint64_t total, bool cut, const struct error *error)
+static void listing_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)total;
@@ -326,7 +326,7 @@ static void listed(void *data, uint64_t total, bool cut, const struct error *err
 
 static void list_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = entry_came, .done = listed};
+	static const struct file_records records = {.entry = entry_came, .done = listing_done};
 	struct file *file = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = file->path};
 	struct error error;
@@ -352,7 +352,7 @@ static void list_dir(struct mcp_request *request, const json_t *arguments)
 /* --- the face --- */
 
 static const struct mcp_tool tools[] = {
-    DIALECT_TOOL(shell, SCOPE_WRITE, 0, shell),
+    DIALECT_TOOL(shell, SCOPE_WRITE, 0, shell_call),
     DIALECT_TOOL(read_file, SCOPE_READ, 0, read_file),
     DIALECT_TOOL(write_file, SCOPE_WRITE, 0, write_file),
     DIALECT_TOOL(list_dir, SCOPE_READ, 0, list_dir),
@@ -383,7 +383,7 @@ static bool unknown_tool(struct mcp_request *request, const char *name)
 	return true;
 }
 
-static void instructions(const struct mcp_view *view, struct buffer *to)
+static void pandastack_instructions(const struct mcp_view *view, struct buffer *to)
 {
 	(void)!buffer_printf(
 	    to,
@@ -401,4 +401,4 @@ const struct mcp_face pandastack_face = {.name = "pandastack-sandbox",
 					 .answer_max = ANSWER_MAX,
 					 .initialize = initialize_with_tools,
 					 .unknown_tool = unknown_tool,
-					 .instructions = instructions};
+					 .instructions = pandastack_instructions};

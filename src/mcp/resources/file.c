@@ -9,7 +9,7 @@
 #include "core/file/tasks.h"
 #include "core/account/access.h"
 #include "mcp/resources/file.h"
-#include "mcp/resources/kinds.h"
+#include "mcp/resources/usual_resources.h"
 
 #define FILE_RESOURCE_MAX (1 * MIB)
 #define DIRECTORY_ENTRIES_MAX 2000
@@ -51,7 +51,7 @@ static void reading_cancel(struct mcp_request *request)
 	mcp_release(request);
 }
 
-static void fail(struct mcp_request *request, const struct error *error)
+static void file_resource_fail(struct mcp_request *request, const struct error *error)
 {
 	struct reading *reading = request->state;
 	resource_fail(request, reading->uri, error);
@@ -60,7 +60,7 @@ static void fail(struct mcp_request *request, const struct error *error)
 
 /* --- what it is --- */
 
-static const char *type_of(const char *path, bool text)
+static const char *file_media_type(const char *path, bool text)
 {
 	static const struct {
 		const char *suffix, *type;
@@ -111,7 +111,7 @@ static void list_done(void *data, uint64_t total, bool cut, const struct error *
 		return;
 	}
 	if (error) {
-		fail(request, error);
+		file_resource_fail(request, error);
 		return;
 	}
 	put_array_end(writer);
@@ -126,7 +126,7 @@ static void list_done(void *data, uint64_t total, bool cut, const struct error *
 	mcp_release(request);
 }
 
-static void list_instead(struct mcp_request *request, struct sandbox *sandbox)
+static void directory_list_instead(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = put_entry, .done = list_done};
 	struct reading *reading = request->state;
@@ -139,18 +139,18 @@ static void list_instead(struct mcp_request *request, struct sandbox *sandbox)
 	put_array(&reading->writer, "entries");
 	if (file_list(sandbox, &place, 1, DIRECTORY_ENTRIES_MAX, &records, request, &reading->task,
 		      &error) < 0)
-		fail(request, &error);
+		file_resource_fail(request, &error);
 }
 
 /* --- a file --- */
 
-static void reply(struct mcp_request *request, const struct file_content *content)
+static void file_resource_reply(struct mcp_request *request, const struct file_content *content)
 {
 	struct reading *reading = request->state;
 	size_t whole =
 	    content->more ? text_utf8_prefix(content->data, content->size) : content->size;
 	bool text = text_is_utf8(content->data, whole) && !memchr(content->data, '\0', whole);
-	const char *type = type_of(reading->path, text);
+	const char *type = file_media_type(reading->path, text);
 	resource_begin(request);
 	if (text)
 		resource_text(request, reading->uri, type, content->data, whole);
@@ -179,18 +179,18 @@ static void read_done(void *data, const struct file_content *content, const stru
 	}
 	struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
 	if (error && error->kind == ERROR_FILE_WRONG_TYPE && sandbox) {
-		list_instead(request, sandbox);
+		directory_list_instead(request, sandbox);
 		return;
 	}
 	if (error) {
-		fail(request, error);
+		file_resource_fail(request, error);
 		return;
 	}
-	reply(request, content);
+	file_resource_reply(request, content);
 	mcp_release(request);
 }
 
-static void ready(void *data, const struct error *error)
+static void file_resource_ready(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct reading *reading = request->state;
@@ -206,10 +206,10 @@ static void ready(void *data, const struct error *error)
 		error_set(&why, ERROR_SANDBOX_NOT_FOUND, "sandbox `%s` is gone",
 			  request->sandbox.text);
 	if (error || !sandbox)
-		fail(request, error ? error : &why);
+		file_resource_fail(request, error ? error : &why);
 	else if (file_read_whole(sandbox, &place, 0, FILE_RESOURCE_MAX, read_done, request,
 				 &reading->task, &why) < 0)
-		fail(request, &why);
+		file_resource_fail(request, &why);
 }
 
 static void file_read(struct mcp_request *request, const char *uri, const char *const *variables)
@@ -230,9 +230,9 @@ static void file_read(struct mcp_request *request, const char *uri, const char *
 	request->sandbox = sandbox->row.id;
 	request->on_cancel = reading_cancel;
 	mcp_hold(request);
-	if (sandbox_ready_for(sandbox, &request->principal, ready, request, &reading->readying,
-			      &error) < 0)
-		fail(request, &error);
+	if (sandbox_ready_for(sandbox, &request->principal, file_resource_ready, request,
+			      &reading->readying, &error) < 0)
+		file_resource_fail(request, &error);
 }
 
 /* --- completion: the entries of the directory that was named so far --- */

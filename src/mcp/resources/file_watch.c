@@ -12,7 +12,7 @@
 #include "core/activity/activity.h"
 #include "core/file/records.h"
 #include "mcp/resources/file.h"
-#include "mcp/resources/kinds.h"
+#include "mcp/resources/usual_resources.h"
 
 /* Per sandbox: each uses one of its init's concurrent operations. */
 #define FILE_WATCHES_MAX 16
@@ -32,7 +32,7 @@ struct file_watch {
 
 static struct list file_watches = {&file_watches, &file_watches};
 
-static bool concerns(const struct file_watch *file, const struct file_event *event)
+static bool file_watch_concerns(const struct file_watch *file, const struct file_event *event)
 {
 	if (event->kind == WATCH_OVERFLOW || !file->base[0])
 		return true;
@@ -51,7 +51,7 @@ static void watch_data(struct file_operation_handle *handle, const void *data, s
 		if (file->missed)
 			resource_changed(file->watch);
 		file->missed = false;
-	} else if (concerns(file, &event)) {
+	} else if (file_watch_concerns(file, &event)) {
 		resource_changed(file->watch);
 	}
 }
@@ -68,7 +68,7 @@ static void watch_done(struct file_operation_handle *handle, const void *result,
 }
 
 /* If the watch cannot begin, it stays suspended: the next change of the sandbox tries again. */
-static void begin(struct file_watch *file, struct sandbox *sandbox)
+static void file_watch_begin(struct file_watch *file, struct sandbox *sandbox)
 {
 	static const struct file_callbacks callbacks = {.on_data = watch_data,
 							.on_done = watch_done};
@@ -94,7 +94,7 @@ static void sandbox_changed(struct sandbox_watcher *watcher, struct sandbox *san
 	if (sandbox->row.state == SANDBOX_ENDED)
 		resource_over(file->watch);
 	else
-		begin(file, sandbox);
+		file_watch_begin(file, sandbox);
 }
 
 static void sandbox_lost(struct sandbox_watcher *watcher, const struct error *error)
@@ -104,7 +104,7 @@ static void sandbox_lost(struct sandbox_watcher *watcher, const struct error *er
 }
 
 /* The file API may have made a missing directory; the end of a command would not report that. */
-static void recorded(struct activity_listener *listener, const struct activity_row *row)
+static void activity_recorded(struct activity_listener *listener, const struct activity_row *row)
 {
 	struct file_watch *file = container_of(listener, struct file_watch, listener);
 	if (file->handle || !id_equal(&row->sandbox, &file->sandbox) ||
@@ -112,7 +112,7 @@ static void recorded(struct activity_listener *listener, const struct activity_r
 		return;
 	struct sandbox *sandbox = sandbox_by_id(file->watch->core, &file->sandbox);
 	if (sandbox)
-		begin(file, sandbox);
+		file_watch_begin(file, sandbox);
 }
 
 static void watch_free(void *state)
@@ -126,7 +126,7 @@ static void watch_free(void *state)
 	free(file);
 }
 
-static bool too_many(const struct id *sandbox)
+static bool file_watches_too_many(const struct id *sandbox)
 {
 	unsigned count = 0;
 	list_each (&file_watches, node)
@@ -142,7 +142,7 @@ int file_resource_watch(struct resource_watch *watch, const char *const *variabl
 	if (file_resource_path(variables[1], path, error) < 0 ||
 	    sandbox_find(watch->core, &watch->principal, variables[0], &sandbox, error) < 0)
 		return -1;
-	if (too_many(&sandbox->row.id))
+	if (file_watches_too_many(&sandbox->row.id))
 		return error_set(error, ERROR_BUSY,
 				 "%d files of sandbox `%s` are watched already, the most there may "
 				 "be",
@@ -162,12 +162,12 @@ int file_resource_watch(struct resource_watch *watch, const char *const *variabl
 	memcpy(file->directory, file->path, size);
 	file->watcher.changed = sandbox_changed;
 	file->watcher.lost = sandbox_lost;
-	file->listener.recorded = recorded;
+	file->listener.recorded = activity_recorded;
 	list_append(&file_watches, &file->link);
 	sandbox_watch(sandbox, &file->watcher);
 	activity_listen(watch->core, &file->listener);
 	watch->state = file;
 	watch->state_free = watch_free;
-	begin(file, sandbox);
+	file_watch_begin(file, sandbox);
 	return 0;
 }

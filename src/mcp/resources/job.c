@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "core/exec/exec.h"
 #include "core/account/access.h"
-#include "mcp/resources/kinds.h"
+#include "mcp/resources/usual_resources.h"
 
 #define JOB_OUTPUT_MAX (256 * KIB)
 
@@ -25,8 +25,9 @@ static int stream_parse(const char *text, enum exec_stream *ret_stream, struct e
 }
 
 /* variables: sandbox, job, stream. */
-static int find(struct core *core, const struct principal *principal, const char *const *variables,
-		struct exec **ret_exec, enum exec_stream *ret_stream, struct error *error)
+static int job_stream_find(struct core *core, const struct principal *principal,
+			   const char *const *variables, struct exec **ret_exec,
+			   enum exec_stream *ret_stream, struct error *error)
 {
 	struct sandbox *sandbox;
 	if (stream_parse(variables[2], ret_stream, error) < 0 ||
@@ -67,7 +68,8 @@ static void job_read(struct mcp_request *request, const char *uri, const char *c
 	struct exec *exec;
 	struct error error;
 	uint64_t begin = 0;
-	if (find(request->core, &request->principal, variables, &exec, &stream, &error) < 0) {
+	if (job_stream_find(request->core, &request->principal, variables, &exec, &stream, &error) <
+	    0) {
 		resource_fail(request, uri, &error);
 		return;
 	}
@@ -147,7 +149,7 @@ static int job_watch(struct resource_watch *watch, const char *const *variables,
 {
 	enum exec_stream stream;
 	struct exec *exec;
-	if (find(watch->core, &watch->principal, variables, &exec, &stream, error) < 0)
+	if (job_stream_find(watch->core, &watch->principal, variables, &exec, &stream, error) < 0)
 		return -1;
 	struct job_watch *job = calloc(1, sizeof(*job));
 	if (!job)

@@ -162,7 +162,7 @@ static void listen_cancelled(struct mcp_request *request)
 	request->state_free = NULL;
 }
 
-static struct mcp_request *open_one(const struct mcp_server *server)
+static struct mcp_request *listen_find_open(const struct mcp_server *server)
 {
 	list_each (&listens, node) {
 		struct mcp_request *request = list_entry(node, struct listen, link)->request;
@@ -175,7 +175,7 @@ static struct mcp_request *open_one(const struct mcp_server *server)
 void listen_end_all(struct mcp_server *server)
 {
 	struct mcp_request *request;
-	while ((request = open_one(server))) {
+	while ((request = listen_find_open(server))) {
 		mcp_result_begin(request);
 		put_message_id(mcp_meta_begin(request), SUBSCRIPTION_ID, request->id);
 		mcp_meta_end(request);
@@ -186,7 +186,7 @@ void listen_end_all(struct mcp_server *server)
 
 /* --- its beginning --- */
 
-static bool strings(const json_t *array, size_t max)
+static bool array_holds_strings(const json_t *array, size_t max)
 {
 	size_t index;
 	json_t *value;
@@ -199,7 +199,7 @@ static bool strings(const json_t *array, size_t max)
 }
 
 /* false: the request was answered with the error. */
-static bool filter_good(struct mcp_request *request, const json_t *filter)
+static bool filter_is_good(struct mcp_request *request, const json_t *filter)
 {
 	if (!json_is_object(filter)) {
 		mcp_error(request, MCP_INVALID_PARAMS, NULL,
@@ -214,8 +214,9 @@ static bool filter_good(struct mcp_request *request, const json_t *filter)
 			return false;
 		}
 	}
-	if (strings(json_object_get(filter, "resourceSubscriptions"), LISTEN_RESOURCES_MAX) &&
-	    strings(json_object_get(filter, "taskIds"), LISTEN_TASKS_MAX))
+	if (array_holds_strings(json_object_get(filter, "resourceSubscriptions"),
+				LISTEN_RESOURCES_MAX) &&
+	    array_holds_strings(json_object_get(filter, "taskIds"), LISTEN_TASKS_MAX))
 		return true;
 	mcp_error(request, MCP_INVALID_PARAMS, NULL,
 		  "`notifications.resourceSubscriptions` and `notifications.taskIds` must be "
@@ -224,7 +225,7 @@ static bool filter_good(struct mcp_request *request, const json_t *filter)
 	return false;
 }
 
-static bool too_many(const struct mcp_request *request)
+static bool listens_too_many(const struct mcp_request *request)
 {
 	unsigned all = 0, own = 0;
 	list_each (&listens, node) {
@@ -248,7 +249,7 @@ static void take_lists(struct listen *listen, const json_t *filter)
 }
 
 /* An item that is named twice is notified once. */
-static bool repeated(const json_t *array, size_t index)
+static bool element_is_repeated(const json_t *array, size_t index)
 {
 	for (size_t i = 0; i < index; i++)
 		if (json_equal(json_array_get(array, i), json_array_get(array, index)))
@@ -267,7 +268,7 @@ static void take_resources(struct listen *listen, const json_t *filter)
 	const json_t *uris = json_object_get(filter, "resourceSubscriptions");
 	json_array_foreach((json_t *)uris, index, value)
 	{
-		if (repeated(uris, index))
+		if (element_is_repeated(uris, index))
 			continue;
 		struct resource_watch *watch =
 		    resource_watch_new(request->core, request->view.face, &request->principal,
@@ -293,7 +294,7 @@ static void take_tasks(struct listen *listen, const json_t *filter)
 	const json_t *ids = json_object_get(filter, "taskIds");
 	json_array_foreach((json_t *)ids, index, value)
 	{
-		if (repeated(ids, index))
+		if (element_is_repeated(ids, index))
 			continue;
 		struct listened_task *task = calloc(1, sizeof(*task));
 		if (!task)
@@ -309,7 +310,7 @@ static void take_tasks(struct listen *listen, const json_t *filter)
 	}
 }
 
-static void acknowledge(struct listen *listen)
+static void listen_acknowledge(struct listen *listen)
 {
 	DONE_BUFFER struct buffer message = BUFFER(4 * LISTEN_MESSAGE_MAX);
 	struct json_writer writer =
@@ -338,14 +339,14 @@ static void acknowledge(struct listen *listen)
 void listen_begin(struct mcp_request *request)
 {
 	const json_t *filter = json_object_get(request->params, "notifications");
-	if (!filter_good(request, filter))
+	if (!filter_is_good(request, filter))
 		return;
 	if (request->silent) {
 		mcp_error(request, MCP_INVALID_REQUEST, NULL,
 			  "subscriptions/listen answers with a stream: accept text/event-stream");
 		return;
 	}
-	if (too_many(request)) {
+	if (listens_too_many(request)) {
 		mcp_error(
 		    request, MCP_INTERNAL_ERROR, NULL,
 		    "Subscription limit reached: there may be %d at once, %d of one workspace",
@@ -365,5 +366,5 @@ void listen_begin(struct mcp_request *request)
 	take_lists(listen, filter);
 	take_resources(listen, filter);
 	take_tasks(listen, filter);
-	acknowledge(listen);
+	listen_acknowledge(listen);
 }

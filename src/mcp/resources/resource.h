@@ -46,7 +46,7 @@ void resources_read(struct mcp_request *request);
 void resources_subscribe(struct mcp_request *request);
 void resources_unsubscribe(struct mcp_request *request);
 /* completion/complete. */
-void completion(struct mcp_request *request);
+void completion_complete(struct mcp_request *request);
 
 /* Its answer: at most COMPLETIONS_MAX values, and the number of all. */
 #define COMPLETIONS_MAX 100

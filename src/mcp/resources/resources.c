@@ -114,7 +114,7 @@ void resources_templates(struct mcp_request *request)
 /* --- reading --- */
 
 /* params.uri, or NULL after an error. */
-static const char *uri_of(struct mcp_request *request)
+static const char *request_uri(struct mcp_request *request)
 {
 	const char *uri = json_string_value(json_object_get(request->params, "uri"));
 	if (!uri)
@@ -125,7 +125,7 @@ static const char *uri_of(struct mcp_request *request)
 void resources_read(struct mcp_request *request)
 {
 	DONE_VARIABLES struct uri_variables variables = {0};
-	const char *uri = uri_of(request);
+	const char *uri = request_uri(request);
 	if (!uri)
 		return;
 	const struct resource_kind *kind = resource_find(request->view.face, uri, &variables);
@@ -192,7 +192,7 @@ void resource_reply_blob(struct mcp_request *request, const char *uri, const cha
 
 /* --- what is not there --- */
 
-static void not_found(struct mcp_request *request, const char *uri, const char *why)
+static void resource_refuse_unknown(struct mcp_request *request, const char *uri, const char *why)
 {
 	DONE_BUFFER struct buffer data = BUFFER(1 * MIB);
 	struct json_writer writer = json_writer_on(&data);
@@ -207,7 +207,7 @@ static void not_found(struct mcp_request *request, const char *uri, const char *
 
 void resource_not_found(struct mcp_request *request, const char *uri)
 {
-	not_found(request, uri, NULL);
+	resource_refuse_unknown(request, uri, NULL);
 }
 
 bool resource_missing(const struct error *error)
@@ -228,7 +228,8 @@ bool resource_missing(const struct error *error)
 void resource_fail(struct mcp_request *request, const char *uri, const struct error *error)
 {
 	if (resource_missing(error))
-		not_found(request, uri, error->kind == ERROR_NO_ROUTE ? NULL : error->message);
+		resource_refuse_unknown(request, uri,
+					error->kind == ERROR_NO_ROUTE ? NULL : error->message);
 	else
 		mcp_fail(request, error);
 }
@@ -238,7 +239,7 @@ void resource_fail(struct mcp_request *request, const char *uri, const struct er
 void resources_subscribe(struct mcp_request *request)
 {
 	struct error error;
-	const char *uri = uri_of(request);
+	const char *uri = request_uri(request);
 	if (!uri)
 		return;
 	if (!request->session)
@@ -253,7 +254,7 @@ void resources_subscribe(struct mcp_request *request)
 /* Unsubscribing without a subscription is not an error. */
 void resources_unsubscribe(struct mcp_request *request)
 {
-	const char *uri = uri_of(request);
+	const char *uri = request_uri(request);
 	if (!uri)
 		return;
 	if (request->session)

@@ -9,7 +9,7 @@
 #include "core/activity/activity.h"
 #include "core/sandbox/labels.h"
 #include "core/account/access.h"
-#include "mcp/resources/kinds.h"
+#include "mcp/resources/usual_resources.h"
 #include "mcp/resources/uri.h"
 #include "proto/init_messages.h"
 #include "proto/tiers.h"
@@ -89,7 +89,8 @@ static int put_record(struct json_writer *writer, const struct sandbox_row *row,
 	return result;
 }
 
-static void reply(struct mcp_request *request, const char *uri, const struct json_writer *writer)
+static void resource_reply_json(struct mcp_request *request, const char *uri,
+				const struct json_writer *writer)
 {
 	if (writer->full)
 		mcp_error(request, MCP_INTERNAL_ERROR, NULL, "it is longer than %llu bytes",
@@ -120,7 +121,7 @@ static void inventory_read(struct mcp_request *request, const char *uri,
 	}
 	put_array_end(&writer);
 	put_object_end(&writer);
-	reply(request, uri, &writer);
+	resource_reply_json(request, uri, &writer);
 }
 
 /* --- what both are watched by: the activity, which has every step of a sandbox's life --- */
@@ -222,7 +223,7 @@ static void record_read(struct mcp_request *request, const char *uri, const char
 	if (result < 0)
 		resource_fail(request, uri, &error);
 	else
-		reply(request, uri, &writer);
+		resource_reply_json(request, uri, &writer);
 }
 
 static int record_watch(struct resource_watch *watch, const char *const *variables,

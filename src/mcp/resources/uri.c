@@ -41,7 +41,7 @@ static int hex_digit(char digit)
 }
 
 /* Appends the decoded value and its NUL to *to. */
-static bool decode(const char *from, size_t size, char **to)
+static bool variable_decode(const char *from, size_t size, char **to)
 {
 	char *begin = *to, *at = begin;
 	for (size_t i = 0; i < size; i++) {
@@ -65,7 +65,7 @@ static bool decode(const char *from, size_t size, char **to)
 	return true;
 }
 
-static bool match(const char *template, const char *uri, struct uri_variables *variables)
+static bool template_match(const char *template, const char *uri, struct uri_variables *variables)
 {
 	char *to = variables->storage;
 	size_t count = 0;
@@ -81,7 +81,7 @@ static bool match(const char *template, const char *uri, struct uri_variables *v
 		if ((size == 0 && !rest) || !end || count == URI_VARIABLES_MAX)
 			return false;
 		variables->values[count++] = to;
-		if (!decode(uri, size, &to))
+		if (!variable_decode(uri, size, &to))
 			return false;
 		uri += size;
 		template = end + 1;
@@ -98,7 +98,7 @@ bool uri_match(const char *template, const char *uri, struct uri_variables *ret_
 	ret_variables->storage = malloc(size + URI_VARIABLES_MAX + 1);
 	if (!ret_variables->storage)
 		abort();
-	if (match(template, uri, ret_variables))
+	if (template_match(template, uri, ret_variables))
 		return true;
 	uri_variables_done(ret_variables);
 	return false;

@@ -25,7 +25,7 @@ void resource_watch_free(struct resource_watch *watch)
 	free(watch);
 }
 
-static void tell(void *data)
+static void resource_watch_tell(void *data)
 {
 	struct resource_watch *watch = data;
 	bool freed = false, over = watch->over;
@@ -60,7 +60,7 @@ void resource_over(struct resource_watch *watch)
 	watch->over = true;
 }
 
-static bool too_many(const struct principal *principal)
+static bool resource_watches_too_many(const struct principal *principal)
 {
 	unsigned count = 0;
 	list_each (&watches, node)
@@ -80,7 +80,7 @@ struct resource_watch *resource_watch_new(struct core *core, const struct mcp_fa
 		error_set(error, ERROR_NO_ROUTE, "there is no resource of that URI");
 	else if (!kind->watch)
 		error_set(error, ERROR_UNSUPPORTED, "this resource cannot be subscribed to");
-	else if (too_many(principal))
+	else if (resource_watches_too_many(principal))
 		error_set(error, ERROR_BUSY,
 			  "there are %d subscriptions already, the most there "
 			  "may be",
@@ -95,7 +95,7 @@ struct resource_watch *resource_watch_new(struct core *core, const struct mcp_fa
 		    .uri = text_duplicate(uri),
 		    .updated = updated,
 		    .data = data,
-		    .alarm = alarm_new(core->loop, tell, watch),
+		    .alarm = alarm_new(core->loop, resource_watch_tell, watch),
 		};
 		list_append(&watches, &watch->link);
 		if (kind->watch(watch, variables.values, error) == 0)

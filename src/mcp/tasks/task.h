@@ -41,7 +41,7 @@ void task_put(struct json_writer *writer, const struct mcp_task *task);
 /* Becomes the statusMessage, cut at a character's end. */
 void task_progress(struct mcp_task *task, const char *text, size_t size);
 
-/* --- for ask.c: a handler that asks while it is a task (request->task is set) --- */
+/* --- for questions.c: a handler that asks while it is a task (request->task is set) --- */
 
 struct question;
 /* Puts the questions without a valid answer (ask_answer()) into tasks/get as inputRequests, or all

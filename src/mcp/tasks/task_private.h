@@ -1,4 +1,4 @@
-/* A task's record: what tasks.c, ask.c and lost.c share. */
+/* A task's record: what tasks.c, questions.c and revival.c share. */
 #pragma once
 
 #include "base/buffer.h"
@@ -45,11 +45,11 @@ struct mcp_task *task_new(struct mcp_request *request, const struct task_call *c
 /* The same request, but its answer is stored in the task. */
 struct mcp_request *task_inner_new(const struct mcp_request *outer, struct mcp_task *task);
 
-/* --- ask.c --- */
+/* --- questions.c --- */
 void task_put_pending(struct json_writer *writer, const struct mcp_task *task);
 void task_take_answers(struct mcp_task *task, const json_t *responses);
 
-/* --- lost.c --- */
+/* --- revival.c --- */
 /* A record that follows the rest of its work, or that has failed since nothing is left. NULL: it is
  * not kept any more, or there is no room for it. */
 struct mcp_task *task_revive(struct mcp_request *request, const struct task_call *call,

@@ -1,6 +1,6 @@
 /* The tasks extension: records of calls that were answered with a handle, and the methods with
  * which a client queries them. A task's inner request is the call itself, with a carrier that
- * stores the answer in the record; ask.c has the questions to its client. Called by
+ * stores the answer in the record; questions.c has the questions to its client. Called by
  * mcp/tools/tools.c, request.c, mcp/resources/listen.c. Nothing blocks. */
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +86,7 @@ void tasks_end_all(struct mcp_server *server)
 /* --- what changes --- */
 
 /* Each watch may be removed during its call. */
-static void tell(struct mcp_task *task)
+static void task_watches_tell(struct mcp_task *task)
 {
 	struct list due;
 	list_init(&due);
@@ -103,14 +103,14 @@ static void tell(struct mcp_task *task)
 	}
 }
 
-static void tick(void *data)
+static void task_alarm_due(void *data)
 {
 	struct mcp_task *task = data;
 	uint64_t now = uv_now(task->core->loop);
 	if (task->due) {
 		task->due = false;
 		task->told = now;
-		tell(task);
+		task_watches_tell(task);
 	}
 	if (task->resume && task->inner) {
 		task->resume = false;
@@ -136,7 +136,7 @@ void task_changed(struct mcp_task *task, bool at_once)
 	alarm_set(task->alarm, at_once || next <= now ? 0 : next - now);
 }
 
-static void end(struct mcp_task *task, enum task_state state)
+static void task_end(struct mcp_task *task, enum task_state state)
 {
 	uint64_t now = uv_now(task->core->loop);
 	task->state = state;
@@ -192,12 +192,12 @@ static void task_settle(struct mcp_request *request, const struct buffer *result
 	results_kept += task->result.size;
 	while (results_kept > TASK_RESULTS_MAX && (oldest = oldest_over(NULL, task)))
 		task_free(oldest);
-	end(task, failed ? TASK_FAILED : TASK_COMPLETED);
+	task_end(task, failed ? TASK_FAILED : TASK_COMPLETED);
 }
 
 static void task_dropped(struct mcp_request *request)
 {
-	end(request->carrier_data, TASK_CANCELLED);
+	task_end(request->carrier_data, TASK_CANCELLED);
 }
 
 static const struct mcp_carrier task_carrier = {
@@ -260,7 +260,7 @@ struct mcp_task *task_new(struct mcp_request *request, const struct task_call *c
 	task->began = uv_now(request->core->loop);
 	list_init(&task->watches);
 	list_init(&task->token.link);
-	task->alarm = alarm_new(request->core->loop, tick, task);
+	task->alarm = alarm_new(request->core->loop, task_alarm_due, task);
 	task->token.token = task->principal.token;
 	task->token.expires_wall = task->principal.expires_wall;
 	task->token.ended = token_ended;
@@ -315,8 +315,8 @@ struct mcp_request *task_begin(struct mcp_request *request)
 
 /* --- the methods --- */
 
-static struct mcp_task *find(const struct mcp_server *server, const struct principal *principal,
-			     const char *id)
+static struct mcp_task *task_find(const struct mcp_server *server,
+				  const struct principal *principal, const char *id)
 {
 	list_each (&tasks, node) {
 		struct mcp_task *task = list_entry(node, struct mcp_task, link);
@@ -330,7 +330,7 @@ static struct mcp_task *find(const struct mcp_server *server, const struct princ
  * before. */
 static struct mcp_task *find_or_revive(struct mcp_request *request, const char *id, bool *ret_known)
 {
-	struct mcp_task *task = find(request->server, &request->principal, id);
+	struct mcp_task *task = task_find(request->server, &request->principal, id);
 	struct task_call call;
 	*ret_known = task || task_id_check(request->core, &request->principal, id, &call);
 	return task || !*ret_known ? task : task_revive(request, &call, id);
@@ -349,7 +349,7 @@ static bool refuse_read_only(struct mcp_request *request)
 }
 
 /* The task of params.taskId; NULL: the request was answered. */
-static struct mcp_task *asked(struct mcp_request *request)
+static struct mcp_task *task_find_asked(struct mcp_request *request)
 {
 	const char *id = json_string_value(json_object_get(request->params, "taskId"));
 	struct mcp_task *task = NULL;
@@ -393,7 +393,7 @@ void task_put(struct json_writer *writer, const struct mcp_task *task)
 
 void tasks_get(struct mcp_request *request)
 {
-	struct mcp_task *task = asked(request);
+	struct mcp_task *task = task_find_asked(request);
 	if (!task)
 		return;
 	task_put(mcp_result_begin(request), task);
@@ -403,7 +403,7 @@ void tasks_get(struct mcp_request *request)
 void tasks_update(struct mcp_request *request)
 {
 	const json_t *responses = json_object_get(request->params, "inputResponses");
-	struct mcp_task *task = refuse_read_only(request) ? NULL : asked(request);
+	struct mcp_task *task = refuse_read_only(request) ? NULL : task_find_asked(request);
 	const char *key;
 	json_t *value;
 	if (!task)
@@ -423,7 +423,7 @@ void tasks_update(struct mcp_request *request)
 /* Cancelling a finished task succeeds and changes nothing. */
 void tasks_cancel(struct mcp_request *request)
 {
-	struct mcp_task *task = refuse_read_only(request) ? NULL : asked(request);
+	struct mcp_task *task = refuse_read_only(request) ? NULL : task_find_asked(request);
 	if (!task)
 		return;
 	if (task->inner)

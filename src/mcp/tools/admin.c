@@ -72,7 +72,7 @@ struct token_list {
 	size_t left_out;
 };
 
-static bool list_one(void *data, const struct token_row *row)
+static bool token_list_add(void *data, const struct token_row *row)
 {
 	struct token_list *list = data;
 	struct buffer line DONE_BUFFER = BUFFER(KIB);
@@ -92,7 +92,7 @@ static void list_tokens(struct mcp_request *request, const json_t *arguments)
 	struct error error;
 	if (!tool_arguments(request, arguments, NULL))
 		return;
-	if (token_each(request->core, list_one, &list, &error) < 0) {
+	if (token_each(request->core, token_list_add, &list, &error) < 0) {
 		mcp_fail(request, &error);
 	} else {
 		if (list.left_out > 0)
@@ -242,7 +242,7 @@ static const struct mcp_tool admin_tools[] = {
 };
 static const struct mcp_tool *const tables[] = {admin_tools, budget_tools, NULL};
 
-static void instructions(const struct mcp_view *view, struct buffer *to)
+static void admin_instructions(const struct mcp_view *view, struct buffer *to)
 {
 	(void)view;
 	(void)!buffer_append_text(
@@ -257,5 +257,5 @@ const struct mcp_face admin_face = {
     .title = "Caisson administration",
     .scope = SCOPE_ADMIN,
     .tools = tables,
-    .instructions = instructions,
+    .instructions = admin_instructions,
 };

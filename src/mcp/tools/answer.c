@@ -226,7 +226,7 @@ static bool is_picture(const char *type)
 }
 
 /* Lower is better; 0: not shown. */
-static int rank(const char *type)
+static int result_type_rank(const char *type)
 {
 	static const char *const texts[] = {"text/plain", "text/markdown", "application/json",
 					    "text/latex", "text/html",     "image/svg+xml"};
@@ -288,9 +288,9 @@ static void add_result(struct answer *answer, const struct code_context *context
 	for (size_t i = 0; i < cell->part_count; i++) {
 		const struct code_part *part = &cell->parts[i];
 		if (part->kind != CODE_RECORD_DATA || part->result != result ||
-		    rank(part->key) == 0)
+		    result_type_rank(part->key) == 0)
 			continue;
-		if (!best || rank(part->key) < rank(best->key))
+		if (!best || result_type_rank(part->key) < result_type_rank(best->key))
 			best = part;
 	}
 	if (!best)

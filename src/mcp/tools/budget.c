@@ -7,7 +7,7 @@
 
 #define ANSWER_MAX (16 * KIB)
 
-static void say(void *data, const struct budget_state *state)
+static void budget_say(void *data, const struct budget_state *state)
 {
 	struct buffer *to = data;
 	double unit = (double)budget_unit(state->what);
@@ -25,10 +25,10 @@ static void say(void *data, const struct budget_state *state)
 	(void)!buffer_printf(to, " (%s)\n", state->own ? "its own" : "the default");
 }
 
-static void reply(struct mcp_request *request, const char *name)
+static void budgets_reply(struct mcp_request *request, const char *name)
 {
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
-	budget_each(request->core, workspace_get(request->core, name), say, &text);
+	budget_each(request->core, workspace_get(request->core, name), budget_say, &text);
 	content_reply(request, "workspace %s:\n%s", name,
 		      text.size > 0 ? buffer_text(&text) : "no budgets: everything the host has");
 }
@@ -46,7 +46,7 @@ static void get_budgets(struct mcp_request *request, const json_t *arguments)
 {
 	struct budget_ask asked = {.workspace = request->principal.workspace};
 	if (tool_arguments(request, arguments, &asked) && admin_workspace(request, asked.workspace))
-		reply(request, asked.workspace);
+		budgets_reply(request, asked.workspace);
 }
 
 /* The workspace's own budgets, with the new one replaced. */
@@ -56,7 +56,7 @@ struct own_budgets {
 	const struct budget_wish *changed;
 };
 
-static void keep(void *data, const struct budget_state *state)
+static void budget_wish_keep(void *data, const struct budget_state *state)
 {
 	struct own_budgets *own = data;
 	if (state->own &&
@@ -86,12 +86,12 @@ static void set_budget(struct mcp_request *request, const json_t *arguments)
 		return;
 	}
 	struct workspace *workspace = workspace_get(request->core, asked.workspace);
-	budget_each(request->core, workspace, keep, &own);
+	budget_each(request->core, workspace, budget_wish_keep, &own);
 	own.wishes[own.count++] = wish;
 	if (budget_replace(request->core, workspace, own.wishes, own.count, &error) < 0)
 		mcp_fail(request, &error);
 	else
-		reply(request, asked.workspace);
+		budgets_reply(request, asked.workspace);
 }
 
 static const struct field remove_budget_fields[] = {
@@ -124,7 +124,7 @@ static void remove_budget(struct mcp_request *request, const json_t *arguments)
 			  wish.period, &error) < 0)
 		mcp_fail(request, &error);
 	else
-		reply(request, asked.workspace);
+		budgets_reply(request, asked.workspace);
 }
 
 const struct mcp_tool budget_tools[] = {

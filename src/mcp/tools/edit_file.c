@@ -48,7 +48,7 @@ static struct line line_at(const char *at, const char *end)
 	return (struct line){at, (size_t)((newline ? newline : end) - at)};
 }
 
-static struct line trimmed(struct line line)
+static struct line line_trim(struct line line)
 {
 	while (line.size > 0 && isspace((unsigned char)line.text[0])) {
 		line.text++;
@@ -65,7 +65,7 @@ static struct line telling_line(const char *text)
 	const char *end = text + strlen(text);
 	struct line line = {text, 0};
 	for (const char *at = text; at < end; at += line_at(at, end).size + 1) {
-		line = trimmed(line_at(at, end));
+		line = line_trim(line_at(at, end));
 		if (line.size > 0)
 			break;
 	}
@@ -84,7 +84,7 @@ static unsigned pair_at(struct line line, size_t at)
 	       (unsigned)tolower((unsigned char)line.text[at + 1]);
 }
 
-static void pairs_of(struct line line, struct pairs *pairs)
+static void pairs_collect(struct line line, struct pairs *pairs)
 {
 	pairs->count = line.size > 0 ? line.size - 1 : 0;
 	for (size_t i = 0; i < pairs->count; i++)
@@ -92,7 +92,7 @@ static void pairs_of(struct line line, struct pairs *pairs)
 }
 
 /* 0 to 1000: the share of common pairs in both lines. Takes time linear in the text. */
-static size_t likeness(const struct pairs *pairs, struct line line)
+static size_t line_likeness(const struct pairs *pairs, struct line line)
 {
 	size_t count = line.size > 0 ? line.size - 1 : 0, shared = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -116,10 +116,10 @@ static void say_near(const struct edit *edit, const struct file_content *content
 	uint64_t number = 0, best_number = 0;
 	size_t told = 0, best_likeness = 0;
 	struct pairs pairs = {0};
-	pairs_of(wanted, &pairs);
+	pairs_collect(wanted, &pairs);
 	for (const char *at = content->data; at < end && wanted.size > 0;) {
-		struct line line = line_at(at, end), inner = trimmed(line);
-		size_t alike = likeness(&pairs, inner);
+		struct line line = line_at(at, end), inner = line_trim(line);
+		size_t alike = line_likeness(&pairs, inner);
 		number++;
 		at += line.size + 1;
 		if (begins_with(inner, wanted) && told < NEAR_TOLD) {
@@ -170,7 +170,8 @@ static void say_places(const struct edit *edit, const struct file_content *conte
 			     told > PLACES_TOLD ? ", ..." : "");
 }
 
-static void explained(void *data, const struct file_content *content, const struct error *error)
+static void mismatch_explained(void *data, const struct file_content *content,
+			       const struct error *error)
 {
 	struct mcp_request *request = data;
 	const struct edit *edit = request->state;
@@ -198,7 +199,7 @@ static void explained(void *data, const struct file_content *content, const stru
 }
 
 /* Reads the file to explain the mismatch. */
-static void explain(struct mcp_request *request)
+static void mismatch_explain(struct mcp_request *request)
 {
 	struct edit *edit = request->state;
 	struct file_place place = {.principal = &request->principal, .path = edit->tool.path};
@@ -206,16 +207,16 @@ static void explain(struct mcp_request *request)
 	struct sandbox *sandbox = target_again(request);
 	if (!sandbox)
 		return;
-	if (file_read_whole(sandbox, &place, 0, EXPLAINED_MAX, explained, request,
+	if (file_read_whole(sandbox, &place, 0, EXPLAINED_MAX, mismatch_explained, request,
 			    &edit->tool.pending.task, &error) < 0)
 		file_tool_fail(request, edit->tool.path, &error);
 	else
 		pending_begin(request);
 }
 
-static void replace(struct mcp_request *request);
+static void edit_replace(struct mcp_request *request);
 
-static void replaced(void *data, uint64_t count, const struct error *error)
+static void edit_replaced(void *data, uint64_t count, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct edit *edit = request->state;
@@ -227,9 +228,9 @@ static void replaced(void *data, uint64_t count, const struct error *error)
 		/* The file has mixed line ends, or the text occurs more than once. */
 		edit->old_text = TAKE_PTR(edit->given_old);
 		edit->new_text = TAKE_PTR(edit->given_new);
-		replace(request);
+		edit_replace(request);
 	} else if (unfit) {
-		explain(request);
+		mismatch_explain(request);
 	} else if (error) {
 		file_tool_fail(request, edit->tool.path, error);
 	} else {
@@ -240,7 +241,7 @@ static void replaced(void *data, uint64_t count, const struct error *error)
 	mcp_release(request);
 }
 
-static void replace(struct mcp_request *request)
+static void edit_replace(struct mcp_request *request)
 {
 	struct edit *edit = request->state;
 	struct file_place place = {.principal = &request->principal, .path = edit->tool.path};
@@ -249,14 +250,14 @@ static void replace(struct mcp_request *request)
 	if (!sandbox)
 		return;
 	if (file_replace(sandbox, &place, edit->old_text, edit->new_text, edit->all ? 0 : 1,
-			 replaced, request, &edit->tool.pending.task, &error) < 0)
+			 edit_replaced, request, &edit->tool.pending.task, &error) < 0)
 		file_tool_fail(request, edit->tool.path, &error);
 	else
 		pending_begin(request);
 }
 
 /* Replaces each \n by \r\n; NULL: the result would be too long. */
-static char *convert(const char *text)
+static char *line_ends_convert(const char *text)
 {
 	struct buffer converted = BUFFER(FILE_CHUNK_MAX - 1);
 	for (const char *end; *text; text = end + (*end == '\n')) {
@@ -280,8 +281,8 @@ static void line_ends_read(void *data, const struct file_content *content,
 	const char *end =
 	    error || content->size == 0 ? NULL : memchr(content->data, '\n', content->size);
 	if (end && end > content->data && end[-1] == '\r') {
-		edit->converted[0] = convert(edit->old_text);
-		edit->converted[1] = convert(edit->new_text);
+		edit->converted[0] = line_ends_convert(edit->old_text);
+		edit->converted[1] = line_ends_convert(edit->new_text);
 	}
 	if (edit->converted[0] && edit->converted[1]) {
 		edit->given_old = edit->old_text;
@@ -292,18 +293,18 @@ static void line_ends_read(void *data, const struct file_content *content,
 	if (error)
 		file_tool_fail(request, edit->tool.path, error);
 	else
-		replace(request);
+		edit_replace(request);
 	mcp_release(request);
 }
 
-static void act(struct mcp_request *request, struct sandbox *sandbox)
+static void edit_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct edit *edit = request->state;
 	struct file_place place = {.principal = &request->principal, .path = edit->tool.path};
 	struct error error;
 	bool says_itself = strchr(edit->old_text, '\r') || strchr(edit->new_text, '\r');
 	if (says_itself || !(strchr(edit->old_text, '\n') || strchr(edit->new_text, '\n')))
-		replace(request);
+		edit_replace(request);
 	else if (file_read_whole(sandbox, &place, 0, LINE_ENDS_READ, line_ends_read, request,
 				 &edit->tool.pending.task, &error) < 0)
 		file_tool_fail(request, edit->tool.path, &error);
@@ -329,5 +330,5 @@ void edit_file_tool(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "`old_text` and `new_text` are the same.");
 		return;
 	}
-	target_ready(request, edit->tool.sandbox, 0, act);
+	target_ready(request, edit->tool.sandbox, 0, edit_file_act);
 }

@@ -20,7 +20,7 @@ static void changing_free(void *state)
 	free(changing);
 }
 
-static void refuse(struct mcp_request *request, const struct error *error)
+static void change_refuse(struct mcp_request *request, const struct error *error)
 {
 	if (error->kind == ERROR_INVALID || error->kind == ERROR_LIMIT_EXCEEDED ||
 	    error->kind == ERROR_NAME_TAKEN)
@@ -29,19 +29,19 @@ static void refuse(struct mcp_request *request, const struct error *error)
 		mcp_fail(request, error);
 }
 
-static void changed(void *data, const struct error *error)
+static void sandbox_extended(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	if (!tool_back(request))
 		return;
 	if (error)
-		refuse(request, error);
+		change_refuse(request, error);
 	else
 		target_reply(request);
 	mcp_release(request);
 }
 
-static void act(struct mcp_request *request, struct sandbox *sandbox)
+static void extend_sandbox_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct changing *changing = request->state;
 	struct sandbox_change *change = &changing->fields.change;
@@ -49,8 +49,9 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 	/* A longer life or a name keeps the sandbox: it no longer belongs to a one-shot run. */
 	change->options_mask = sandbox->row.options & OPTION_DETACHED;
 	tool_wait(request, NULL);
-	if (sandbox_change(sandbox, &request->principal, change, changed, request, &error) < 0) {
-		refuse(request, &error);
+	if (sandbox_change(sandbox, &request->principal, change, sandbox_extended, request,
+			   &error) < 0) {
+		change_refuse(request, &error);
 		mcp_release(request);
 	}
 }
@@ -74,7 +75,7 @@ static void extend_sandbox(struct mcp_request *request, const json_t *arguments)
 	if (!tool_arguments(request, arguments, changing))
 		return;
 	if (sandbox_change_check(&changing->fields, &error) < 0) {
-		refuse(request, &error);
+		change_refuse(request, &error);
 		return;
 	}
 	if (change->name_set && strcmp(change->name, TARGET_NEW) == 0)
@@ -85,7 +86,7 @@ static void extend_sandbox(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "Give what is to become of it: `timeout_seconds`, "
 					"`idle_timeout_seconds`, `name` or `labels`.");
 	else
-		target_ready(request, changing->sandbox, TARGET_ASLEEP, act);
+		target_ready(request, changing->sandbox, TARGET_ASLEEP, extend_sandbox_act);
 }
 
 const struct mcp_tool more_sandbox_tools[] = {

@@ -46,8 +46,8 @@ void file_tool_note(struct mcp_request *request, const char *note)
 }
 
 PRINTF_LIKE(3, 0)
-static void answer(struct mcp_request *request, bool is_error, const char *format,
-		   va_list arguments)
+static void file_tool_answer(struct mcp_request *request, bool is_error, const char *format,
+			     va_list arguments)
 {
 	struct buffer note DONE_BUFFER = BUFFER(KIB);
 	char *message;
@@ -67,7 +67,7 @@ void file_tool_reply(struct mcp_request *request, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
-	answer(request, false, format, arguments);
+	file_tool_answer(request, false, format, arguments);
 	va_end(arguments);
 }
 
@@ -75,7 +75,7 @@ void file_tool_refuse(struct mcp_request *request, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
-	answer(request, true, format, arguments);
+	file_tool_answer(request, true, format, arguments);
 	va_end(arguments);
 }
 
@@ -115,7 +115,7 @@ static void write_free(void *state)
 	free(write);
 }
 
-static void wrote(void *data, uint64_t written, bool created, const struct error *error)
+static void write_file_done(void *data, uint64_t written, bool created, const struct error *error)
 {
 	struct mcp_request *request = data;
 	const struct write *write = request->state;
@@ -133,13 +133,13 @@ static void wrote(void *data, uint64_t written, bool created, const struct error
 	mcp_release(request);
 }
 
-static void act_write(struct mcp_request *request, struct sandbox *sandbox)
+static void write_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct write *write = request->state;
 	struct file_place place = {.principal = &request->principal, .path = write->fields.path};
 	struct error error;
 	if (file_write_whole(sandbox, &place, write->bytes ? write->bytes : write->fields.content,
-			     write->size, 0, write->fields.append, wrote, request,
+			     write->size, 0, write->fields.append, write_file_done, request,
 			     &write->tool.pending.task, &error) < 0)
 		file_tool_fail(request, write->fields.path, &error);
 	else
@@ -184,7 +184,7 @@ static void write_file(struct mcp_request *request, const json_t *arguments)
 		write->size = strlen(content);
 	else if (!write_decode(request, write))
 		return;
-	target_ready(request, write->tool.sandbox, 0, act_write);
+	target_ready(request, write->tool.sandbox, 0, write_file_act);
 }
 
 /* --- list_files --- */
@@ -259,7 +259,7 @@ static bool list_entry_seen(void *data, const struct file_entry *entry)
 	return list->count < LIST_COUNTED;
 }
 
-static int by_line(const void *a, const void *b)
+static int listed_compare(const void *a, const void *b)
 {
 	return strcmp(((const struct listed *)a)->line, ((const struct listed *)b)->line);
 }
@@ -270,7 +270,7 @@ static void reply_list(struct mcp_request *request, bool cut)
 	struct buffer text DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	size_t shown = 0;
 	if (list->count > 0)
-		qsort(list->entries, list->count, sizeof(*list->entries), by_line);
+		qsort(list->entries, list->count, sizeof(*list->entries), listed_compare);
 	while (shown < MIN(list->count, (size_t)LIST_SHOWN) &&
 	       buffer_append_text(&text, list->entries[shown].line) == 0)
 		shown++;
@@ -291,7 +291,7 @@ static void reply_list(struct mcp_request *request, bool cut)
 }
 
 /* The path is a file: it is described as by `ls`, with the call that reads it. */
-static void file_looked(void *data, uint64_t total, bool cut, const struct error *error)
+static void listed_file_stat_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct listing *list = request->state;
@@ -312,7 +312,8 @@ static void file_looked(void *data, uint64_t total, bool cut, const struct error
 
 static void look_at_file(struct mcp_request *request)
 {
-	static const struct file_records records = {.entry = list_entry_seen, .done = file_looked};
+	static const struct file_records records = {.entry = list_entry_seen,
+						    .done = listed_file_stat_done};
 	struct listing *list = request->state;
 	struct file_place place = {.principal = &request->principal, .path = list->tool.path};
 	struct error error;
@@ -326,7 +327,7 @@ static void look_at_file(struct mcp_request *request)
 		pending_begin(request);
 }
 
-static void listed(void *data, uint64_t total, bool cut, const struct error *error)
+static void list_files_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	const struct listing *list = request->state;
@@ -342,9 +343,10 @@ static void listed(void *data, uint64_t total, bool cut, const struct error *err
 	mcp_release(request);
 }
 
-static void act_list(struct mcp_request *request, struct sandbox *sandbox)
+static void list_files_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = list_entry_seen, .done = listed};
+	static const struct file_records records = {.entry = list_entry_seen,
+						    .done = list_files_done};
 	struct listing *list = request->state;
 	struct file_place place = {.principal = &request->principal, .path = list->tool.path};
 	struct error error;
@@ -371,7 +373,7 @@ static void list_files(struct mcp_request *request, const json_t *arguments)
 		return;
 	if (list->tool.path[0] == '\0')
 		list->tool.path = FILE_TOOL_WORKSPACE;
-	target_ready(request, list->tool.sandbox, 0, act_list);
+	target_ready(request, list->tool.sandbox, 0, list_files_act);
 }
 
 /* --- the table --- */

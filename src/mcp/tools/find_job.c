@@ -20,7 +20,7 @@ struct listing {
 	struct id first;
 };
 
-static bool list_one(void *data, const struct exec_row *row)
+static bool job_list_add(void *data, const struct exec_row *row)
 {
 	struct listing *listing = data;
 	const char *command = row->command ? row->command : "", shell[] = "/bin/sh -c ";
@@ -49,7 +49,7 @@ static struct id list_jobs(struct mcp_request *request, struct buffer *to)
 	       (sandbox = sandbox_next(request->core, &request->principal, sandbox)))
 		sandboxes[count++] = sandbox;
 	while (count > 0 && listing.count < JOBS_LISTED)
-		if (exec_list(sandboxes[--count], JOBS_LISTED, list_one, &listing, &error) < 0)
+		if (exec_list(sandboxes[--count], JOBS_LISTED, job_list_add, &listing, &error) < 0)
 			break;
 	if (listing.count == 0)
 		(void)!buffer_append_text(to, " There are no jobs.");
@@ -66,7 +66,7 @@ static bool is_of_ended(struct mcp_request *request, const struct id *job, struc
 	       sandbox_find(request->core, &request->principal, id.text, &sandbox, error) < 0;
 }
 
-static void refuse(struct mcp_request *request, const char *job_id)
+static void job_refuse(struct mcp_request *request, const char *job_id)
 {
 	DONE_BUFFER struct buffer text = BUFFER(8 * KIB);
 	struct error error;
@@ -92,7 +92,7 @@ static void refuse(struct mcp_request *request, const char *job_id)
 /* --- finding --- */
 
 /* In memory first: the store is only asked for a job that ended long ago. */
-static struct exec *look(struct mcp_request *request, const struct id *id, bool in_store)
+static struct exec *job_exec_find(struct mcp_request *request, const struct id *id, bool in_store)
 {
 	struct sandbox *sandbox = NULL;
 	struct exec *exec;
@@ -116,7 +116,7 @@ static struct exec *look(struct mcp_request *request, const struct id *id, bool 
 }
 
 /* Only the named sandbox. target_ready() finds it at once, and answers if it does not exist. */
-static void found_sandbox(struct mcp_request *request, struct sandbox *sandbox)
+static void sandbox_found(struct mcp_request *request, struct sandbox *sandbox)
 {
 	request->sandbox = sandbox->row.id;
 	request->sandbox_chosen = false;
@@ -129,20 +129,20 @@ void job_find(struct mcp_request *request, const char *sandbox_id, const char *j
 	struct error error;
 	struct id id;
 	if (sandbox_id && sandbox_id[0]) {
-		target_ready(request, sandbox_id, TARGET_ASLEEP, found_sandbox);
+		target_ready(request, sandbox_id, TARGET_ASLEEP, sandbox_found);
 		if (!request->open)
 			return;
 		struct sandbox *sandbox = sandbox_by_id(request->core, &request->sandbox);
 		if (sandbox && exec_find(sandbox, job_id, &exec, &error) < 0)
 			exec = NULL;
 	} else if (id_parse(job_id, &id) == 0) {
-		exec = look(request, &id, false);
+		exec = job_exec_find(request, &id, false);
 		if (!exec)
-			exec = look(request, &id, true);
+			exec = job_exec_find(request, &id, true);
 	}
 	/* The daemon's internal execs are not jobs. */
 	if (!exec || exec_internal(&exec->row)) {
-		refuse(request, job_id);
+		job_refuse(request, job_id);
 		return;
 	}
 	request->sandbox = exec->sandbox->row.id;

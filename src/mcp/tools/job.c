@@ -74,67 +74,67 @@ static void answer_state(struct mcp_request *request, struct exec *exec, bool st
 
 static void start_cancelled(struct mcp_request *request)
 {
-	struct tool_exec *running = request->state;
-	struct sandbox *sandbox = sandbox_by_id(request->core, &running->at_sandbox);
+	struct tool_exec *tool_exec = request->state;
+	struct sandbox *sandbox = sandbox_by_id(request->core, &tool_exec->at_sandbox);
 	struct exec *exec;
 	struct error error;
-	if (running->starting)
-		exec_wait_cancel(TAKE_PTR(running->starting));
+	if (tool_exec->starting)
+		exec_wait_cancel(TAKE_PTR(tool_exec->starting));
 	/* The client has not heard of it: it would run unnoticed. */
 	if (pending_kills(request) && sandbox &&
-	    exec_find(sandbox, running->at_exec.text, &exec, &error) == 0)
+	    exec_find(sandbox, tool_exec->at_exec.text, &exec, &error) == 0)
 		exec_cancel(exec, &request->principal);
-	tool_exec_leave(running);
+	tool_exec_leave(tool_exec);
 }
 
-static void started(void *data, struct exec *exec, const struct error *error)
+static void start_waited(void *data, struct exec *exec, const struct error *error)
 {
-	struct tool_exec *running = data;
-	struct mcp_request *request = running->request;
+	struct tool_exec *tool_exec = data;
+	struct mcp_request *request = tool_exec->request;
 	int64_t left =
-	    running->began / NSEC_PER_MSEC + START_WAIT_MS - clock_monotonic() / NSEC_PER_MSEC;
+	    tool_exec->began / NSEC_PER_MSEC + START_WAIT_MS - clock_monotonic() / NSEC_PER_MSEC;
 	struct error failed;
-	running->starting = NULL;
+	tool_exec->starting = NULL;
 	if (!request->open) {
-		tool_exec_leave(running);
+		tool_exec_leave(tool_exec);
 		return;
 	}
 	/* The first output has come: waits a little for more. */
-	if (!error && !exec_ended(exec) && !running->heard && left > 0) {
-		running->heard = true;
-		if (exec_wait_end(exec, (uint32_t)MIN(left, START_QUIET_MS), started, running,
-				  &running->starting, &failed) == 0)
+	if (!error && !exec_ended(exec) && !tool_exec->heard && left > 0) {
+		tool_exec->heard = true;
+		if (exec_wait_end(exec, (uint32_t)MIN(left, START_QUIET_MS), start_waited,
+				  tool_exec, &tool_exec->starting, &failed) == 0)
 			return;
 	}
 	if (error) {
-		tool_exec_failed(running, error);
+		tool_exec_failed(tool_exec, error);
 	} else if (exec->row.state == EXEC_FAILED) {
 		exec_start_error(exec, &failed);
 		mcp_fail(request, &failed);
 	} else {
 		answer_state(request, exec, false);
 	}
-	tool_exec_leave(running);
+	tool_exec_leave(tool_exec);
 }
 
 static void start_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct tool_exec *running = request->state;
+	struct tool_exec *tool_exec = request->state;
 	struct exec *exec;
 	struct error error;
-	running->began = clock_monotonic();
-	tool_exec_enter(running, start_cancelled, NULL);
-	if (exec_start(sandbox, &running->exec.spec, &exec, &error) < 0) {
+	tool_exec->began = clock_monotonic();
+	tool_exec_enter(tool_exec, start_cancelled, NULL);
+	if (exec_start(sandbox, &tool_exec->exec.spec, &exec, &error) < 0) {
 		mcp_fail(request, &error);
-		tool_exec_leave(running);
+		tool_exec_leave(tool_exec);
 		return;
 	}
-	running->at_sandbox = sandbox->row.id;
-	running->at_exec = exec->row.id;
-	if (exec_wait_output(exec, 0, 0, START_WAIT_MS, started, running, &running->starting,
-			     &error) < 0) {
+	tool_exec->at_sandbox = sandbox->row.id;
+	tool_exec->at_exec = exec->row.id;
+	if (exec_wait_output(exec, 0, 0, START_WAIT_MS, start_waited, tool_exec,
+			     &tool_exec->starting, &error) < 0) {
 		mcp_fail(request, &error);
-		tool_exec_leave(running);
+		tool_exec_leave(tool_exec);
 	}
 }
 
@@ -150,9 +150,9 @@ static const struct field start_job_fields[] = {
 
 static void start_job(struct mcp_request *request, const json_t *arguments)
 {
-	struct tool_exec *running = tool_exec_new(request);
-	if (tool_arguments(request, arguments, running) && tool_exec_check(running))
-		target_ready(request, running->sandbox_id, 0, start_act);
+	struct tool_exec *tool_exec = tool_exec_new(request);
+	if (tool_arguments(request, arguments, tool_exec) && tool_exec_check(tool_exec))
+		target_ready(request, tool_exec->sandbox_id, 0, start_act);
 }
 
 /* --- stop_job --- */

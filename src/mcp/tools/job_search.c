@@ -44,8 +44,8 @@ static bool took_too_long(void *context)
 	return ++*looks >= LINE_LOOKS;
 }
 
-static void show(struct job_search *search, enum exec_stream stream, uint64_t offset,
-		 const char *line, size_t size)
+static void match_show(struct job_search *search, enum exec_stream stream, uint64_t offset,
+		       const char *line, size_t size)
 {
 	struct buffer *to = &search->lines;
 	uint64_t binary = 0;
@@ -86,7 +86,7 @@ static enum search_state search_lines(struct job_search *search, enum exec_strea
 		if (found < 0)
 			return SEARCH_TOO_COSTLY;
 		if (found > 0)
-			show(search, stream, offset + at, data + at, length);
+			match_show(search, stream, offset + at, data + at, length);
 		at += length + (end != NULL);
 		search->at[stream - EXEC_STDOUT] = offset + at;
 		if (search->lines.size >= search->max)
@@ -141,7 +141,7 @@ enum search_state search_step(struct job_search *search, struct exec *exec)
 
 /* --- turns --- */
 
-static void on_turn(struct work *work)
+static void search_turn_come(struct work *work)
 {
 	struct search_turn *turn = container_of(work, struct search_turn, work);
 	turn->come(turn->data);
@@ -150,7 +150,7 @@ static void on_turn(struct work *work)
 void search_queue(struct mcp_request *request, struct search_turn *turn)
 {
 	struct work_share *share = core_share(request->core, &request->principal);
-	turn->work.run = on_turn;
+	turn->work.run = search_turn_come;
 	work_wait(&turn->work, share);
 	work_share_release(share);
 }

@@ -85,7 +85,7 @@ static void reply_metrics(struct mcp_request *request)
 }
 
 /* Unknown values, of a sandbox that has stopped meanwhile, are omitted. */
-static void counted(void *data, const struct error *error)
+static void counters_refreshed(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)error;
@@ -95,19 +95,19 @@ static void counted(void *data, const struct error *error)
 	mcp_release(request);
 }
 
-static void refresh(struct mcp_request *request)
+static void counters_refresh(struct mcp_request *request)
 {
 	struct error error;
-	if (counters_refresh_all(request->core, counted, request, &error) < 0)
+	if (counters_refresh_all(request->core, counters_refreshed, request, &error) < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);
 }
 
-static void act_metrics(struct mcp_request *request, struct sandbox *sandbox)
+static void get_metrics_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	(void)sandbox;
-	refresh(request);
+	counters_refresh(request);
 }
 
 const struct field tool_sandbox_fields[] = {
@@ -121,9 +121,9 @@ static void get_metrics(struct mcp_request *request, const json_t *arguments)
 	if (!tool_arguments(request, arguments, &asked))
 		return;
 	if (asked.sandbox && asked.sandbox[0])
-		target_ready(request, asked.sandbox, TARGET_ASLEEP, act_metrics);
+		target_ready(request, asked.sandbox, TARGET_ASLEEP, get_metrics_act);
 	else
-		refresh(request);
+		counters_refresh(request);
 }
 
 /* --- get_usage --- */
@@ -227,7 +227,7 @@ static void usage_walk_on(void *data)
 	mcp_release(request);
 }
 
-static void metered(void *data, const struct error *error)
+static void usage_counted(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)error; /* the available counters are shown */
@@ -261,7 +261,7 @@ void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage
 	    .from_hour = hour - (int64_t)usage->days * 24,
 	    .to_hour = hour + 1,
 	    .at_hour = INT64_MIN};
-	if (meter_refresh(request->core, metered, request, &error) < 0)
+	if (meter_refresh(request->core, usage_counted, request, &error) < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);
@@ -328,7 +328,7 @@ static void reply_activity(struct mcp_request *request, const struct id *sandbox
 		      text.size > 0 ? buffer_text(&text) : "nothing");
 }
 
-static void act_activity(struct mcp_request *request, struct sandbox *sandbox)
+static void get_activity_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	reply_activity(request, &sandbox->row.id);
 }
@@ -367,7 +367,7 @@ static void get_activity(struct mcp_request *request, const json_t *arguments)
 		reply_activity(request, &id);
 		return;
 	}
-	target_ready(request, activity->sandbox, TARGET_ASLEEP, act_activity);
+	target_ready(request, activity->sandbox, TARGET_ASLEEP, get_activity_act);
 }
 
 /* --- the table --- */

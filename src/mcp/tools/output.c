@@ -21,7 +21,7 @@
 
 /* Appends. Callers size their buffers for the escaped text that they request; text beyond that is
  * dropped rather than cut in the middle. */
-static void add(struct buffer *to, const char *data, size_t size)
+static void output_add(struct buffer *to, const char *data, size_t size)
 {
 	if (buffer_append(to, data, size) < 0)
 		return;
@@ -36,14 +36,14 @@ static void add(struct buffer *to, const char *data, size_t size)
 void output_end_line(struct buffer *to)
 {
 	if (to->size > 0 && to->data[to->size - 1] != '\n')
-		add(to, "\n", 1);
+		output_add(to, "\n", 1);
 }
 
 /* --- what is text --- */
 
 /* The length of the character at `data`, or 0 if it is invalid. Some control characters are text,
  * since programs print them in text: blanks, backspace, bell, escape. */
-static size_t character(const char *data, size_t size)
+static size_t character_length(const char *data, size_t size)
 {
 	unsigned char c = (unsigned char)data[0];
 	if (c < 0x80)
@@ -56,7 +56,7 @@ bool output_is_binary(const char *data, size_t size)
 {
 	size_t strange = 0;
 	for (size_t at = 0; at < size;) {
-		size_t length = character(data + at, size - at);
+		size_t length = character_length(data + at, size - at);
 		strange += length == 0;
 		at += MAX(length, 1u);
 	}
@@ -69,17 +69,17 @@ void output_visible(struct buffer *to, const char *data, size_t size, uint64_t *
 	if (size == 0)
 		return;
 	for (size_t at = 0; at < size;) {
-		size_t length = character(data + at, size - at);
+		size_t length = character_length(data + at, size - at);
 		if (length > 0) {
 			at += length;
 			continue;
 		}
-		add(to, data + plain, at - plain);
+		output_add(to, data + plain, at - plain);
 		add_format(to, "\\x%02x", (unsigned char)data[at]);
 		++*binary;
 		plain = ++at;
 	}
-	add(to, data + plain, size - plain);
+	output_add(to, data + plain, size - plain);
 }
 
 /* Characters that end a line or move a terminal's cursor: the control characters of ASCII and
@@ -94,15 +94,15 @@ static bool is_control(const char *data, size_t length)
 void output_name(struct buffer *to, const char *data, size_t size)
 {
 	for (size_t at = 0; at < size;) {
-		size_t length = character(data + at, size - at);
+		size_t length = character_length(data + at, size - at);
 		const char *escape = data[at] == '\n'   ? "\\n"
 				     : data[at] == '\t' ? "\\t"
 				     : data[at] == '\r' ? "\\r"
 							: NULL;
 		if (escape) {
-			add(to, escape, 2);
+			output_add(to, escape, 2);
 		} else if (length > 0 && !is_control(data + at, length)) {
-			add(to, data + at, length);
+			output_add(to, data + at, length);
 		} else {
 			for (size_t i = 0; i < MAX(length, 1u); i++)
 				add_format(to, "\\x%02x", (unsigned char)data[at + i]);
@@ -200,7 +200,7 @@ static void append_left_out(struct buffer *to, struct exec *exec, enum exec_stre
 		add_format(to, "; next: %s {\"job_id\":\"%s\",%s\"offset\":%llu}", read_more,
 			   exec->row.id.text, stream == EXEC_STDERR ? "\"stream\":\"stderr\"," : "",
 			   (unsigned long long)from);
-	add(to, " ...]\n", 6);
+	output_add(to, " ...]\n", 6);
 }
 
 /* kept: its bytes can be read as a resource. */
@@ -214,7 +214,7 @@ static void append_binary(struct buffer *to, const struct exec *exec, enum exec_
 	if (kept)
 		add_format(to, "; job://%s/%s/%s is the resource", exec->sandbox->row.id.text,
 			   exec->row.id.text, stream_name(stream));
-	add(to, "]\n", 2);
+	output_add(to, "]\n", 2);
 }
 
 static void append_strange(struct buffer *to, uint64_t binary)
@@ -226,8 +226,8 @@ static void append_strange(struct buffer *to, uint64_t binary)
 
 /* The rest of a character that began before the range, and an incomplete one at its end, are not
  * shown: the offset says where it is. */
-static void trim(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
-		 struct output_cut *cut)
+static void output_trim_characters(struct exec *exec, enum exec_stream stream, uint64_t begin,
+				   uint64_t end, struct output_cut *cut)
 {
 	if (begin > 0 && cut->head.size > 0)
 		buffer_consume(&cut->head, utf8_rest(cut->head.data, cut->head.size));
@@ -248,7 +248,7 @@ static bool append_stream(struct buffer *to, struct exec *exec, enum exec_stream
 		add_format(to, "[%s]\n", error.message);
 		return true;
 	}
-	trim(exec, stream, begin, end, &cut);
+	output_trim_characters(exec, stream, begin, end, &cut);
 	if (output_is_binary(cut.head.data, cut.head.size) ||
 	    output_is_binary(cut.tail.data, cut.tail.size)) {
 		append_binary(to, exec, stream, end - begin, read_more != NULL);
@@ -277,7 +277,7 @@ bool output_append(struct buffer *to, struct exec *exec, const struct output_vie
 	bool left_out = append_stream(to, exec, EXEC_STDOUT, view->out_begin, view->out_end,
 				      max - err_max, view->read_more);
 	if (err > 0)
-		add(to, "[stderr]\n", 9);
+		output_add(to, "[stderr]\n", 9);
 	return append_stream(to, exec, EXEC_STDERR, view->err_begin, view->err_end, err_max,
 			     view->read_more) ||
 	       left_out;
@@ -362,14 +362,14 @@ static size_t newest_lines(struct exec *exec, enum exec_stream stream, uint64_t 
 }
 
 /* What has come since. true: there is more that may not be sent yet. */
-static bool follow_send(struct follow *follow, struct exec *exec)
+static bool follow_send(struct exec_progress *progress, struct exec *exec)
 {
-	struct mcp_request *request = follow->request;
+	struct mcp_request *request = progress->request;
 	if (!request->open || (!request->progress_token && !request->task))
 		return false;
 	bool news = false;
 	for (int i = 0; i < 2; i++)
-		news |= exec_total(exec, EXEC_STDOUT + i) > follow->sent[i];
+		news |= exec_total(exec, EXEC_STDOUT + i) > progress->sent[i];
 	if (!news)
 		return false;
 	if (clock_monotonic() < request->progress_due)
@@ -379,7 +379,7 @@ static bool follow_send(struct follow *follow, struct exec *exec)
 	uint64_t binary = 0;
 	for (int i = 0; i < 2; i++) {
 		size_t size =
-		    newest_lines(exec, EXEC_STDOUT + i, &follow->sent[i], text, sizeof(text));
+		    newest_lines(exec, EXEC_STDOUT + i, &progress->sent[i], text, sizeof(text));
 		if (!output_is_binary(text, size))
 			output_visible(&message, text, size, &binary);
 	}
@@ -392,41 +392,43 @@ static bool follow_send(struct follow *follow, struct exec *exec)
 
 /* --- what is sent a little later --- */
 
-static void follow_look(void *data)
+static void exec_progress_look(void *data)
 {
-	struct follow *follow = data;
-	struct mcp_request *request = follow->request;
+	struct exec_progress *progress = data;
+	struct mcp_request *request = progress->request;
 	struct exec *exec;
 	struct error error;
-	struct sandbox *sandbox = sandbox_by_id(request->core, &follow->sandbox);
-	alarm_stop(&follow->alarm);
-	if (!sandbox || exec_find(sandbox, follow->exec.text, &exec, &error) < 0)
+	struct sandbox *sandbox = sandbox_by_id(request->core, &progress->sandbox);
+	alarm_stop(&progress->alarm);
+	if (!sandbox || exec_find(sandbox, progress->exec.text, &exec, &error) < 0)
 		return;
 	/* A message may reveal that the client is gone: then this request ends after it. */
 	mcp_hold(request);
-	if (follow_send(follow, exec))
-		follow->alarm =
-		    alarm_after(request->core->loop, MCP_PROGRESS_MS, follow_look, follow);
+	if (follow_send(progress, exec))
+		progress->alarm =
+		    alarm_after(request->core->loop, MCP_PROGRESS_MS, exec_progress_look, progress);
 	mcp_release(request);
 }
 
 /* In a separate turn, so that a message's consequences do not happen within a callback of the
  * domain. */
-void follow_changed(struct follow *follow, struct mcp_request *request, struct exec *exec)
+void exec_progress_changed(struct exec_progress *progress, struct mcp_request *request,
+			   struct exec *exec)
 {
-	follow->request = request;
-	follow->sandbox = exec->sandbox->row.id;
-	follow->exec = exec->row.id;
-	if (follow->alarm || !request->open || (!request->progress_token && !request->task))
+	progress->request = request;
+	progress->sandbox = exec->sandbox->row.id;
+	progress->exec = exec->row.id;
+	if (progress->alarm || !request->open || (!request->progress_token && !request->task))
 		return;
 	int64_t wait = (request->progress_due - clock_monotonic()) / NSEC_PER_MSEC;
 	if (request->task)
 		wait = MCP_PROGRESS_MS;
-	follow->alarm = alarm_after(
-	    request->core->loop, (uint64_t)MIN(MAX(wait, 0), MCP_PROGRESS_MS), follow_look, follow);
+	progress->alarm =
+	    alarm_after(request->core->loop, (uint64_t)MIN(MAX(wait, 0), MCP_PROGRESS_MS),
+			exec_progress_look, progress);
 }
 
-void follow_stop(struct follow *follow)
+void exec_progress_stop(struct exec_progress *progress)
 {
-	alarm_stop(&follow->alarm);
+	alarm_stop(&progress->alarm);
 }

@@ -49,7 +49,7 @@ void output_end_line(struct buffer *to);
 
 /* The output of a command as progress of the request that waits for it: at once, or a little later
  * if it may not be sent yet. */
-struct follow {
+struct exec_progress {
 	uint64_t sent[2];        /* of the two streams: what comes from there on is told */
 	struct id sandbox, exec; /* the source of the output */
 	struct mcp_request *request;
@@ -57,6 +57,7 @@ struct follow {
 };
 
 /* There is new output. */
-void follow_changed(struct follow *follow, struct mcp_request *request, struct exec *exec);
+void exec_progress_changed(struct exec_progress *progress, struct mcp_request *request,
+			   struct exec *exec);
 /* Call it before the follow's memory is freed; calling it again is harmless. */
-void follow_stop(struct follow *follow);
+void exec_progress_stop(struct exec_progress *progress);

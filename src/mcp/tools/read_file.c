@@ -37,7 +37,7 @@ static uint64_t count_lines(const char *data, size_t size)
 /* --- answers --- */
 
 /* A URL for people to fetch the file; without a TCP listener, the command for it. */
-static bool sign(struct mcp_request *request, struct buffer *to)
+static bool file_url_sign(struct mcp_request *request, struct buffer *to)
 {
 	const struct reading *reading = request->state;
 	struct signed_url url = {.sandbox = request->sandbox,
@@ -78,7 +78,7 @@ static void reply_binary(struct mcp_request *request, const struct file_content 
 	const struct reading *reading = request->state;
 	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
 	struct buffer link DONE_BUFFER = BUFFER(2 * SIGNED_TEXT_MAX);
-	bool linked = sign(request, &link);
+	bool linked = file_url_sign(request, &link);
 	file_tool_path(&path, reading->tool.path);
 	content_begin(request);
 	content_format(request,
@@ -95,7 +95,7 @@ static void reply_binary(struct mcp_request *request, const struct file_content 
 }
 
 /* The end of the shown text: at a line's end, or at least at a character's end. */
-static size_t cut(const struct reading *reading, const struct file_content *content)
+static size_t shown_text_end(const struct reading *reading, const struct file_content *content)
 {
 	size_t size = content->size, lines = 0;
 	if (reading->lines_set) {
@@ -172,7 +172,7 @@ static void reply_text(struct mcp_request *request, const struct file_content *c
 	bool image;
 	/* A piece may begin inside a character. */
 	size_t begin = reading->offset > 0 ? utf8_rest(content->data, content->size) : 0;
-	size_t end = MAX(cut(reading, content), begin);
+	size_t end = MAX(shown_text_end(reading, content), begin);
 	const char *text = content->data + begin;
 	if (memchr(content->data, '\0', content->size) ||
 	    (!text_is_utf8(text, end - begin) && output_is_binary(text, end - begin))) {
@@ -214,7 +214,7 @@ static void reply_image(struct mcp_request *request, const struct file_content *
 
 /* --- reading --- */
 
-static void fail(struct mcp_request *request, const struct error *error)
+static void read_file_fail(struct mcp_request *request, const struct error *error)
 {
 	const struct reading *reading = request->state;
 	struct buffer call DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
@@ -246,7 +246,7 @@ static void read_piece(struct mcp_request *request, uint64_t offset, uint64_t ma
 		return;
 	if (file_read_whole(sandbox, &place, offset, max, done, request,
 			    &reading->tool.pending.task, &error) < 0)
-		fail(request, &error);
+		read_file_fail(request, &error);
 	else
 		pending_begin(request);
 }
@@ -259,7 +259,7 @@ static void image_read(void *data, const struct file_content *content, const str
 		return;
 	const char *type = error ? NULL : content_type_of(content->data, content->size, &image);
 	if (error)
-		fail(request, error);
+		read_file_fail(request, error);
 	else if (image && !content->more)
 		reply_image(request, content, type);
 	else /* it has changed meanwhile */
@@ -278,7 +278,7 @@ static void text_read(void *data, const struct file_content *content, const stru
 			       ? NULL
 			       : content_type_of(content->data, content->size, &image);
 	if (error)
-		fail(request, error);
+		read_file_fail(request, error);
 	else if (image && !content->more)
 		reply_image(request, content, type);
 	else if (image && content->file_size <= IMAGE_MAX)
@@ -303,14 +303,14 @@ static bool find_line(struct reading *reading, const struct file_content *conten
 	return true;
 }
 
-static void scanned(void *data, const struct file_content *content, const struct error *error)
+static void lines_scanned(void *data, const struct file_content *content, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct reading *reading = request->state;
 	if (!pending_back(request))
 		return;
 	if (error) {
-		fail(request, error);
+		read_file_fail(request, error);
 	} else if (find_line(reading, content)) {
 		read_piece(request, reading->offset, reading->limit, text_read);
 	} else if (!content->more) {
@@ -325,17 +325,17 @@ static void scanned(void *data, const struct file_content *content, const struct
 			       (unsigned long long)reading->line);
 	} else {
 		reading->scanned += content->size;
-		read_piece(request, reading->scanned, SCAN_PIECE, scanned);
+		read_piece(request, reading->scanned, SCAN_PIECE, lines_scanned);
 	}
 	mcp_release(request);
 }
 
-static void act(struct mcp_request *request, struct sandbox *sandbox)
+static void read_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	const struct reading *reading = request->state;
 	(void)sandbox;
 	if (reading->line_set && reading->line > 1)
-		read_piece(request, 0, SCAN_PIECE, scanned);
+		read_piece(request, 0, SCAN_PIECE, lines_scanned);
 	else
 		read_piece(request, reading->offset, reading->limit, text_read);
 }
@@ -367,5 +367,5 @@ void read_file_tool(struct mcp_request *request, const json_t *arguments)
 	/* Begins at the first line. */
 	reading->line_set = reading->line_set || (reading->lines_set && !reading->offset_set);
 	reading->line = MAX(reading->line, 1u);
-	target_ready(request, reading->tool.sandbox, 0, act);
+	target_ready(request, reading->tool.sandbox, 0, read_file_act);
 }

@@ -3,8 +3,9 @@
  * output, and then silence for a tenth of the waiting time, or a full page), a matching line, the
  * end of the job, the end of the waiting time. Called by tools.c; waits through callbacks.
  *
- * From act() on the request is held: else an answer would free it with this state. Each turn
- * (step()) either waits by `wait` or for its `turn`, or answers and leaves; a cancel leaves. */
+ * From read_job_act() on the request is held: else an answer would free it with this state. Each
+ * turn (reading_step()) either waits by `wait` or for its `turn`, or answers and leaves; a cancel
+ * leaves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,7 @@ static void reading_free(void *state)
 	free(reading);
 }
 
-static void leave(struct reading *reading)
+static void reading_leave(struct reading *reading)
 {
 	struct mcp_request *request = reading->request;
 	search_unqueue(&reading->turn);
@@ -58,17 +59,17 @@ static void leave(struct reading *reading)
 	mcp_release(request);
 }
 
-static void cancelled(struct mcp_request *request)
+static void read_job_cancelled(struct mcp_request *request)
 {
 	struct reading *reading = request->state;
 	if (reading->wait)
 		exec_wait_cancel(TAKE_PTR(reading->wait));
-	leave(reading);
+	reading_leave(reading);
 }
 
 /* --- the answer --- */
 
-static bool wants(const struct reading *reading, enum exec_stream stream)
+static bool reading_wants(const struct reading *reading, enum exec_stream stream)
 {
 	return reading->only == 0 || reading->only == stream;
 }
@@ -81,9 +82,9 @@ static void add_pages(struct reading *reading, struct answer *answer, struct exe
 	    exec_total(exec, EXEC_STDOUT) - MIN(reading->from[0], exec_total(exec, EXEC_STDOUT));
 	uint64_t err =
 	    exec_total(exec, EXEC_STDERR) - MIN(reading->from[1], exec_total(exec, EXEC_STDERR));
-	if (!wants(reading, EXEC_STDOUT))
+	if (!reading_wants(reading, EXEC_STDOUT))
 		out = 0;
-	if (!wants(reading, EXEC_STDERR))
+	if (!reading_wants(reading, EXEC_STDERR))
 		err = 0;
 	uint64_t err_max = MIN(err, MAX(reading->max / 2, reading->max - MIN(reading->max, out)));
 	uint64_t *ends[] = {&view->output.out_end, &view->output.err_end};
@@ -115,7 +116,7 @@ static void add_pages(struct reading *reading, struct answer *answer, struct exe
 static void add_past(const struct reading *reading, struct answer *answer, struct exec *exec)
 {
 	for (int i = 0; i < 2; i++) {
-		if (reading->past[i] > 0 && wants(reading, EXEC_STDOUT + i) &&
+		if (reading->past[i] > 0 && reading_wants(reading, EXEC_STDOUT + i) &&
 		    buffer_printf(&answer->text,
 				  "[offset %lld is past the end: %s has %llu bytes%s]\n",
 				  (long long)reading->past[i], i == 0 ? "stdout" : "stderr",
@@ -140,19 +141,20 @@ static void add_matches(struct reading *reading, struct answer *answer, struct a
 }
 
 /* The range that is shown without a given offset. */
-static void view_all(const struct reading *reading, const struct job *job, struct answer_view *view)
+static void reading_view_all(const struct reading *reading, const struct job *job,
+			     struct answer_view *view)
 {
 	if (job->cell)
 		answer_cell_view(job->exec, job->cell, view);
 	else
 		answer_view_all(job->exec, view);
-	if (!wants(reading, EXEC_STDOUT))
+	if (!reading_wants(reading, EXEC_STDOUT))
 		view->output.out_begin = view->output.out_end;
-	if (!wants(reading, EXEC_STDERR))
+	if (!reading_wants(reading, EXEC_STDERR))
 		view->output.err_begin = view->output.err_end;
 }
 
-static void reply(struct reading *reading, struct exec *exec, bool full)
+static void reading_reply(struct reading *reading, struct exec *exec, bool full)
 {
 	struct job job = job_of(exec);
 	struct answer answer;
@@ -168,7 +170,7 @@ static void reply(struct reading *reading, struct exec *exec, bool full)
 	else if (reading->paged)
 		add_pages(reading, &answer, exec, &view);
 	else
-		view_all(reading, &job, &view);
+		reading_view_all(reading, &job, &view);
 	add_past(reading, &answer, exec);
 	if (full && job_over(&job)) {
 		answer_next_call(&answer.text, exec, &view, 0);
@@ -191,45 +193,45 @@ static void reply(struct reading *reading, struct exec *exec, bool full)
 
 /* --- waiting --- */
 
-static void step(struct reading *reading, struct exec *exec);
+static void reading_step(struct reading *reading, struct exec *exec);
 
-static void woke(void *data, struct exec *exec, const struct error *error)
+static void reading_woken(void *data, struct exec *exec, const struct error *error)
 {
 	struct reading *reading = data;
 	reading->wait = NULL;
 	if (!reading->request->open) {
-		leave(reading);
+		reading_leave(reading);
 	} else if (error) {
 		mcp_fail(reading->request, error);
-		leave(reading);
+		reading_leave(reading);
 	} else {
-		step(reading, exec);
+		reading_step(reading, exec);
 	}
 }
 
 /* Waits for output, its end, or the time limit. */
-static void wait_more(struct reading *reading, struct exec *exec, int64_t milliseconds)
+static void reading_wait_more(struct reading *reading, struct exec *exec, int64_t milliseconds)
 {
 	struct error error;
 	uint32_t most = (uint32_t)MAX(milliseconds, 1);
 	int result = reading->until_end
-			 ? exec_wait_end(exec, most, woke, reading, &reading->wait, &error)
-			 : exec_wait_output(exec, reading->seen[0], reading->seen[1], most, woke,
-					    reading, &reading->wait, &error);
+			 ? exec_wait_end(exec, most, reading_woken, reading, &reading->wait, &error)
+			 : exec_wait_output(exec, reading->seen[0], reading->seen[1], most,
+					    reading_woken, reading, &reading->wait, &error);
 	if (result < 0) {
 		mcp_fail(reading->request, &error);
-		leave(reading);
+		reading_leave(reading);
 	}
 }
 
-static void finish(struct reading *reading, struct exec *exec, bool full)
+static void reading_finish(struct reading *reading, struct exec *exec, bool full)
 {
-	reply(reading, exec, full);
-	leave(reading);
+	reading_reply(reading, exec, full);
+	reading_leave(reading);
 }
 
 /* How much relevant output has come since. */
-static uint64_t news(struct reading *reading, struct exec *exec)
+static uint64_t reading_count_new(struct reading *reading, struct exec *exec)
 {
 	uint64_t sum = 0;
 	for (int i = 0; i < 2; i++) {
@@ -237,27 +239,27 @@ static uint64_t news(struct reading *reading, struct exec *exec)
 		if (total != reading->seen[i])
 			reading->grown = clock_monotonic();
 		reading->seen[i] = total;
-		if (wants(reading, EXEC_STDOUT + i) && total > reading->known[i])
+		if (reading_wants(reading, EXEC_STDOUT + i) && total > reading->known[i])
 			sum += total - reading->known[i];
 	}
 	return sum;
 }
 
-static void step_search(struct reading *reading, struct exec *exec)
+static void reading_step_search(struct reading *reading, struct exec *exec)
 {
 	struct mcp_request *request = reading->request;
 	struct job job = job_of(exec);
 	bool over = job_over(&job);
 	/* The wait below is for output from now on. */
-	(void)news(reading, exec);
+	(void)reading_count_new(reading, exec);
 	switch (search_step(&reading->search, exec)) {
 	case SEARCH_TOO_COSTLY:
 		content_refuse(request, "field `pattern` takes too long to match: make it simpler, "
 					"with fewer or smaller repetitions");
-		leave(reading);
+		reading_leave(reading);
 		return;
 	case SEARCH_FULL:
-		finish(reading, exec, true);
+		reading_finish(reading, exec, true);
 		return;
 	case SEARCH_MORE:
 		search_queue(request, &reading->turn);
@@ -267,26 +269,26 @@ static void step_search(struct reading *reading, struct exec *exec)
 	}
 	int64_t left = (reading->deadline - clock_monotonic()) / NSEC_PER_MSEC;
 	if (over || left <= 0 || (reading->search.matches > 0 && !reading->until_end))
-		finish(reading, exec, false);
+		reading_finish(reading, exec, false);
 	else
-		wait_more(reading, exec, MIN(left, job.context ? CELL_LOOK_MS : left));
+		reading_wait_more(reading, exec, MIN(left, job.context ? CELL_LOOK_MS : left));
 }
 
-static void turn_come(void *data)
+static void reading_turn_come(void *data)
 {
 	struct reading *reading = data;
 	if (!reading->request->open) {
-		leave(reading);
+		reading_leave(reading);
 		return;
 	}
 	struct exec *exec = job_again(reading->request, reading->job_id);
 	if (exec)
-		step_search(reading, exec);
+		reading_step_search(reading, exec);
 	else
-		leave(reading);
+		reading_leave(reading);
 }
 
-static void step(struct reading *reading, struct exec *exec)
+static void reading_step(struct reading *reading, struct exec *exec)
 {
 	if (reading->pattern) {
 		search_queue(reading->request, &reading->turn);
@@ -294,17 +296,17 @@ static void step(struct reading *reading, struct exec *exec)
 	}
 	struct job job = job_of(exec);
 	bool over = job_over(&job);
-	uint64_t come = news(reading, exec);
+	uint64_t come = reading_count_new(reading, exec);
 	if (reading->until_end)
 		come = 0;
 	int64_t now = clock_monotonic(), left = (reading->deadline - now) / NSEC_PER_MSEC;
 	int64_t quiet = (now - reading->grown) / NSEC_PER_MSEC;
 	if (over || left <= 0 || come >= reading->max || (come > 0 && quiet >= reading->quiet_ms)) {
-		finish(reading, exec, false);
+		reading_finish(reading, exec, false);
 		return;
 	}
 	int64_t most = come > 0 ? reading->quiet_ms - quiet : job.context ? CELL_LOOK_MS : left;
-	wait_more(reading, exec, MIN(left, most));
+	reading_wait_more(reading, exec, MIN(left, most));
 }
 
 /* --- the beginning --- */
@@ -318,7 +320,7 @@ static uint64_t offset_of(int64_t offset, uint64_t total)
 	return total - MIN(total, back);
 }
 
-static void act(struct mcp_request *request, struct exec *exec)
+static void read_job_act(struct mcp_request *request, struct exec *exec)
 {
 	struct reading *reading = request->state;
 	struct job job = job_of(exec);
@@ -338,16 +340,16 @@ static void act(struct mcp_request *request, struct exec *exec)
 		reading->known[i] = given ? reading->from[i] : total;
 		reading->seen[i] = total;
 		reading->search.at[i] = reading->from[i];
-		reading->search.wanted[i] = wants(reading, EXEC_STDOUT + i);
+		reading->search.wanted[i] = reading_wants(reading, EXEC_STDOUT + i);
 	}
 	int64_t now = clock_monotonic();
-	tool_wait(request, cancelled);
+	tool_wait(request, read_job_cancelled);
 	reading->grown = now;
 	reading->deadline = now + (int64_t)(reading->wait_seconds * (double)NSEC_PER_SEC);
-	step(reading, exec);
+	reading_step(reading, exec);
 }
 
-static bool check(struct reading *reading)
+static bool reading_check(struct reading *reading)
 {
 	struct mcp_request *request = reading->request;
 	const char *reason = NULL;
@@ -416,10 +418,10 @@ void read_job(struct mcp_request *request, const json_t *arguments)
 	if (!reading)
 		abort();
 	reading->request = request;
-	reading->turn = (struct search_turn){.come = turn_come, .data = reading};
+	reading->turn = (struct search_turn){.come = reading_turn_come, .data = reading};
 	request->state = reading;
 	request->state_free = reading_free;
-	if (!tool_arguments(request, arguments, reading) || !check(reading))
+	if (!tool_arguments(request, arguments, reading) || !reading_check(reading))
 		return;
-	job_find(request, reading->sandbox_id, reading->job_id, act);
+	job_find(request, reading->sandbox_id, reading->job_id, read_job_act);
 }

@@ -21,164 +21,166 @@
 
 /* --- a cell --- */
 
-static void changed(void *data, struct code_context *context, const struct code_cell *cell)
+static void cell_changed(void *data, struct code_context *context, const struct code_cell *cell)
 {
-	struct tool_exec *running = data;
+	struct tool_exec *tool_exec = data;
 	struct exec *exec = code_context_exec(context);
 	if (!exec)
 		return;
 	/* Output before the cell does not belong to it. */
-	uint64_t *sent = running->follow.sent;
+	uint64_t *sent = tool_exec->progress.sent;
 	sent[0] = MAX(sent[0], cell->out_begin);
 	sent[1] = MAX(sent[1], cell->err_begin);
-	tool_exec_changed(running, exec);
+	tool_exec_changed(tool_exec, exec);
 }
 
-static void write_answer(struct tool_exec *running, struct code_context *context,
-			 const struct code_cell *cell)
+static void cell_answer_write(struct tool_exec *tool_exec, struct code_context *context,
+			      const struct code_cell *cell)
 {
 	DONE_BUFFER struct buffer note = BUFFER(256);
-	struct answer_view view = tool_exec_view(running, &note);
+	struct answer_view view = tool_exec_view(tool_exec, &note);
 	struct exec *exec = code_context_exec(context);
 	if (exec)
 		answer_cell_view(exec, cell, &view);
-	answer_cell(&running->answer, context, cell, &view);
-	if (running->restarted &&
-	    buffer_append_text(&running->answer.text,
+	answer_cell(&tool_exec->answer, context, cell, &view);
+	if (tool_exec->restarted &&
+	    buffer_append_text(&tool_exec->answer.text,
 			       "\n[context_id had ended before this call: it was started anew, "
 			       "without its variables]") < 0)
 		return;
 }
 
-static void done(void *data, struct code_context *context, const struct code_cell *cell,
-		 const struct error *error)
+static void cell_done(void *data, struct code_context *context, const struct code_cell *cell,
+		      const struct error *error)
 {
-	struct tool_exec *running = data;
-	running->cell = NULL;
-	if (running->request->open) {
+	struct tool_exec *tool_exec = data;
+	tool_exec->cell = NULL;
+	if (tool_exec->request->open) {
 		if (error) {
-			tool_exec_failed(running, error);
+			tool_exec_failed(tool_exec, error);
 		} else {
-			write_answer(running, context, cell);
-			tool_exec_answer(running);
+			cell_answer_write(tool_exec, context, cell);
+			tool_exec_answer(tool_exec);
 		}
 	}
-	tool_exec_leave(running);
+	tool_exec_leave(tool_exec);
 }
 
 /* The context itself waits longer, for interrupts that should keep it. */
-static void end_surely(void *data)
+static void interpreter_end(void *data)
 {
-	struct tool_exec *running = data;
-	struct core *core = running->request->core;
-	struct sandbox *sandbox = sandbox_by_id(core, &running->at_sandbox);
+	struct tool_exec *tool_exec = data;
+	struct core *core = tool_exec->request->core;
+	struct sandbox *sandbox = sandbox_by_id(core, &tool_exec->at_sandbox);
 	struct exec *exec;
 	struct error error;
-	if (sandbox && exec_find(sandbox, running->at_exec.text, &exec, &error) == 0) {
+	if (sandbox && exec_find(sandbox, tool_exec->at_exec.text, &exec, &error) == 0) {
 		struct job job = job_of(exec);
-		if (job.cell && job.cell->number == running->cancelled_cell && !job_over(&job))
-			exec_cancel(exec, &running->request->principal);
+		if (job.cell && job.cell->number == tool_exec->cancelled_cell && !job_over(&job))
+			exec_cancel(exec, &tool_exec->request->principal);
 	}
-	tool_exec_leave(running);
+	tool_exec_leave(tool_exec);
 }
 
 /* Does the context run this call's cell? Then it is interrupted, and if that has no effect soon,
  * its interpreter is ended: the request is held until that is known. */
-static bool is_watched(struct tool_exec *running)
+static bool cell_is_watched(struct tool_exec *tool_exec)
 {
-	struct mcp_request *request = running->request;
-	struct sandbox *sandbox = sandbox_by_id(request->core, &running->at_sandbox);
+	struct mcp_request *request = tool_exec->request;
+	struct sandbox *sandbox = sandbox_by_id(request->core, &tool_exec->at_sandbox);
 	struct exec *exec;
 	struct error error;
-	if (!running->context_id || !running->cell || !sandbox ||
-	    exec_find(sandbox, running->at_exec.text, &exec, &error) < 0)
+	if (!tool_exec->context_id || !tool_exec->cell || !sandbox ||
+	    exec_find(sandbox, tool_exec->at_exec.text, &exec, &error) < 0)
 		return false;
 	struct job job = job_of(exec);
-	if (!job.context || job.context->running != running->cell)
+	if (!job.context || job.context->running != tool_exec->cell)
 		return false;
-	running->cancelled_cell = job.context->row.cells;
+	tool_exec->cancelled_cell = job.context->row.cells;
 	return true;
 }
 
-static void cancelled(struct mcp_request *request)
+static void run_code_cancelled(struct mcp_request *request)
 {
-	struct tool_exec *running = request->state;
-	bool kills = pending_kills(request), watched = kills && is_watched(running);
-	if (running->cell && (kills || !foreground_cell_detach(running->cell)))
-		foreground_cell_abandon(running->cell);
-	running->cell = NULL;
-	alarm_stop(&running->budget);
-	follow_stop(&running->follow);
+	struct tool_exec *tool_exec = request->state;
+	bool kills = pending_kills(request), watched = kills && cell_is_watched(tool_exec);
+	if (tool_exec->cell && (kills || !foreground_cell_detach(tool_exec->cell)))
+		foreground_cell_abandon(tool_exec->cell);
+	tool_exec->cell = NULL;
+	alarm_stop(&tool_exec->budget);
+	exec_progress_stop(&tool_exec->progress);
 	/* An interpreter that is being started calls back in any case; the request is released
 	 * then. */
 	if (watched)
-		running->budget =
-		    alarm_after(request->core->loop, CANCEL_GRACE_MS, end_surely, running);
-	else if (!running->creating)
-		tool_exec_leave(running);
+		tool_exec->budget =
+		    alarm_after(request->core->loop, CANCEL_GRACE_MS, interpreter_end, tool_exec);
+	else if (!tool_exec->creating)
+		tool_exec_leave(tool_exec);
 }
 
 /* It has not begun: it waits for a context that another call uses, or its interpreter is not ready
  * yet. */
-static void refuse_waiting(struct tool_exec *running)
+static void refuse_waiting(struct tool_exec *tool_exec)
 {
-	struct mcp_request *request = running->request;
-	foreground_cell_abandon(TAKE_PTR(running->cell));
-	if (running->context_id)
+	struct mcp_request *request = tool_exec->request;
+	foreground_cell_abandon(TAKE_PTR(tool_exec->cell));
+	if (tool_exec->context_id)
 		content_refuse(request,
 			       "context_id `%.*s` is still busy with an earlier call; this one was "
 			       "not run. Wait for that with read_job {\"job_id\":\"%s\","
 			       "\"wait_seconds\":30}, stop it with stop_job, or use another "
 			       "context_id",
-			       CONTEXT_NAME_MAX, running->context_id, running->at_exec.text);
+			       CONTEXT_NAME_MAX, tool_exec->context_id, tool_exec->at_exec.text);
 	else
 		content_refuse(request, "the interpreter did not start within %u s; try again",
 			       request->core->config.mcp_block_seconds);
 }
 
-static void hand_back(void *data)
+static void run_code_hand_back(void *data)
 {
-	struct tool_exec *running = data;
+	struct tool_exec *tool_exec = data;
 	/* The interpreter is not ready yet: core/code/code.h bounds that time. */
-	if (!running->cell)
+	if (!tool_exec->cell)
 		return;
-	struct code_context *context = foreground_cell_detach(running->cell);
+	struct code_context *context = foreground_cell_detach(tool_exec->cell);
 	if (!context) {
-		refuse_waiting(running);
-		tool_exec_leave(running);
+		refuse_waiting(tool_exec);
+		tool_exec_leave(tool_exec);
 		return;
 	}
-	running->cell = NULL;
+	tool_exec->cell = NULL;
 	DONE_BUFFER struct buffer note = BUFFER(256);
-	struct answer_view view = tool_exec_view(running, &note);
+	struct answer_view view = tool_exec_view(tool_exec, &note);
 	struct exec *exec = code_context_exec(context);
 	const struct code_cell *cell;
 	struct error error;
 	if (!exec || code_cell_find(context, context->row.cells, &cell, &error) < 0) {
 		error_set(&error, ERROR_CONTEXT_ENDED, "its interpreter is gone");
-		mcp_fail(running->request, &error);
+		mcp_fail(tool_exec->request, &error);
 	} else {
 		answer_cell_view(exec, cell, &view);
-		answer_running(&running->answer, exec, &view);
-		tool_exec_answer(running);
+		answer_running(&tool_exec->answer, exec, &view);
+		tool_exec_answer(tool_exec);
 	}
-	tool_exec_leave(running);
+	tool_exec_leave(tool_exec);
 }
 
-static void start(struct tool_exec *running, struct sandbox *sandbox, struct code_context *context)
+static void cell_start(struct tool_exec *tool_exec, struct sandbox *sandbox,
+		       struct code_context *context)
 {
-	const struct code_callbacks callbacks = {.changed = changed, .done = done, .data = running};
+	const struct code_callbacks callbacks = {
+	    .changed = cell_changed, .done = cell_done, .data = tool_exec};
 	struct error error;
-	tool_exec_enter(running, cancelled, hand_back);
-	if (foreground_cell_start(sandbox, context, &running->code, &callbacks, &running->cell,
+	tool_exec_enter(tool_exec, run_code_cancelled, run_code_hand_back);
+	if (foreground_cell_start(sandbox, context, &tool_exec->code, &callbacks, &tool_exec->cell,
 				  &error) < 0) {
-		mcp_fail(running->request, &error);
-		tool_exec_leave(running);
+		mcp_fail(tool_exec->request, &error);
+		tool_exec_leave(tool_exec);
 		return;
 	}
-	running->at_sandbox = sandbox->row.id;
+	tool_exec->at_sandbox = sandbox->row.id;
 	if (context)
-		running->at_exec = context->row.exec;
+		tool_exec->at_exec = context->row.exec;
 }
 
 /* --- a context --- */
@@ -186,57 +188,59 @@ static void start(struct tool_exec *running, struct sandbox *sandbox, struct cod
 /* Calls whose context another call is creating, the oldest first. */
 static struct list waiting = {&waiting, &waiting};
 
-static void in_context(struct tool_exec *running, struct sandbox *sandbox);
+static void run_code_in_context(struct tool_exec *tool_exec, struct sandbox *sandbox);
 
-static void try_again(void *data)
+static void run_code_try_again(void *data)
 {
-	struct tool_exec *running = data;
-	alarm_stop(&running->budget);
-	struct sandbox *sandbox = running->request->open ? target_again(running->request) : NULL;
+	struct tool_exec *tool_exec = data;
+	alarm_stop(&tool_exec->budget);
+	struct sandbox *sandbox =
+	    tool_exec->request->open ? target_again(tool_exec->request) : NULL;
 	if (sandbox)
-		in_context(running, sandbox);
+		run_code_in_context(tool_exec, sandbox);
 	else
-		tool_exec_leave(running);
+		tool_exec_leave(tool_exec);
 }
 
 /* Wakes the waiting calls, whatever the result was: they check again, and the first of them creates
  * the context if it does not exist. In a later turn, since the context may be removed only then. */
-static void wake_waiting(struct tool_exec *creator)
+static void waiting_calls_wake(struct tool_exec *creator)
 {
 	list_each (&waiting, node) {
-		struct tool_exec *running = list_entry(node, struct tool_exec, waiting);
-		if (!id_equal(&running->code.id, &creator->code.id))
+		struct tool_exec *tool_exec = list_entry(node, struct tool_exec, waiting);
+		if (!id_equal(&tool_exec->code.id, &creator->code.id))
 			continue;
-		list_remove(&running->waiting);
-		alarm_stop(&running->budget);
-		running->budget = alarm_after(running->request->core->loop, 0, try_again, running);
+		list_remove(&tool_exec->waiting);
+		alarm_stop(&tool_exec->budget);
+		tool_exec->budget =
+		    alarm_after(tool_exec->request->core->loop, 0, run_code_try_again, tool_exec);
 	}
 }
 
 static void context_ready(void *data, struct code_context *context, const struct error *error)
 {
-	struct tool_exec *running = data;
-	running->creating = false;
-	wake_waiting(running);
+	struct tool_exec *tool_exec = data;
+	tool_exec->creating = false;
+	waiting_calls_wake(tool_exec);
 	/* It may have rung meanwhile; it is set again for the remaining time. */
-	alarm_stop(&running->budget);
-	if (running->request->open) {
+	alarm_stop(&tool_exec->budget);
+	if (tool_exec->request->open) {
 		if (!error) {
-			start(running, context->sandbox, context);
+			cell_start(tool_exec, context->sandbox, context);
 			return;
 		}
-		mcp_fail(running->request, error);
-	} else if (!error && running->made_context) {
+		mcp_fail(tool_exec->request, error);
+	} else if (!error && tool_exec->made_context) {
 		/* Cancelled while it was made: the context was not used. */
-		code_context_delete(context, &running->request->principal);
+		code_context_delete(context, &tool_exec->request->principal);
 	}
-	tool_exec_leave(running);
+	tool_exec_leave(tool_exec);
 }
 
 /* Has the form of an id: a letter, then letters and digits. The bias of the remainder is harmless,
  * since it is a name, not a secret. */
-static struct id context_of(const struct sandbox *sandbox, enum code_language language,
-			    const char *name)
+static struct id context_id_of_name(const struct sandbox *sandbox, enum code_language language,
+				    const char *name)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
 	char text[ID_LENGTH + CONTEXT_NAME_MAX + 32];
@@ -252,86 +256,86 @@ static struct id context_of(const struct sandbox *sandbox, enum code_language la
 	return id;
 }
 
-static void in_context(struct tool_exec *running, struct sandbox *sandbox)
+static void run_code_in_context(struct tool_exec *tool_exec, struct sandbox *sandbox)
 {
 	struct code_context *context;
-	struct mcp_request *request = running->request;
+	struct mcp_request *request = tool_exec->request;
 	struct error error;
 	int result;
-	struct id id = context_of(sandbox, running->code.language, running->context_id);
-	bool named = !id_valid(running->context_id) ||
-		     code_context_find(sandbox, running->context_id, &context, &error) < 0;
+	struct id id = context_id_of_name(sandbox, tool_exec->code.language, tool_exec->context_id);
+	bool named = !id_valid(tool_exec->context_id) ||
+		     code_context_find(sandbox, tool_exec->context_id, &context, &error) < 0;
 	bool found = !named || code_context_find(sandbox, id.text, &context, &error) == 0;
-	if (found && context->row.language != (uint32_t)running->code.language) {
+	if (found && context->row.language != (uint32_t)tool_exec->code.language) {
 		content_refuse(request, "context_id `%s` is a %s one; accepted: language `%s`",
-			       running->context_id, code_language_name(context->row.language),
+			       tool_exec->context_id, code_language_name(context->row.language),
 			       code_language_name(context->row.language));
-		if (running->entered)
-			tool_exec_leave(running);
+		if (tool_exec->entered)
+			tool_exec_leave(tool_exec);
 		return;
 	}
 	if (found && code_context_alive(context)) {
-		start(running, sandbox, context);
+		cell_start(tool_exec, sandbox, context);
 		return;
 	}
-	tool_exec_enter(running, cancelled, hand_back);
-	running->creating = true;
-	running->code.id = id;
-	running->restarted = found;
-	running->made_context = !found;
+	tool_exec_enter(tool_exec, run_code_cancelled, run_code_hand_back);
+	tool_exec->creating = true;
+	tool_exec->code.id = id;
+	tool_exec->restarted = found;
+	tool_exec->made_context = !found;
 	if (found)
-		result = code_context_restart(context, &request->principal, context_ready, running,
-					      &error);
+		result = code_context_restart(context, &request->principal, context_ready,
+					      tool_exec, &error);
 	else
-		result =
-		    code_context_create(sandbox, &running->code, context_ready, running, &error);
+		result = code_context_create(sandbox, &tool_exec->code, context_ready, tool_exec,
+					     &error);
 	if (result < 0 && !found && error.kind == ERROR_CONTEXT_BUSY) {
-		running->creating = false;
-		list_append(&waiting, &running->waiting);
+		tool_exec->creating = false;
+		list_append(&waiting, &tool_exec->waiting);
 		return;
 	}
 	if (result < 0) {
 		mcp_fail(request, &error);
-		tool_exec_leave(running);
+		tool_exec_leave(tool_exec);
 	}
 }
 
-static void act(struct mcp_request *request, struct sandbox *sandbox)
+static void run_code_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct tool_exec *running = request->state;
-	if (running->context_id)
-		in_context(running, sandbox);
+	struct tool_exec *tool_exec = request->state;
+	if (tool_exec->context_id)
+		run_code_in_context(tool_exec, sandbox);
 	else
-		start(running, sandbox, NULL);
+		cell_start(tool_exec, sandbox, NULL);
 }
 
 /* --- one-shot --- */
 
-static void shot_ran(void *data, struct code_context *context, const struct code_cell *cell)
+static void oneshot_ran(void *data, struct code_context *context, const struct code_cell *cell)
 {
-	struct tool_exec *running = data;
-	write_answer(running, context, cell);
-	running->ran = true;
+	struct tool_exec *tool_exec = data;
+	cell_answer_write(tool_exec, context, cell);
+	tool_exec->ran = true;
 }
 
-static void one_shot(struct mcp_request *request)
+static void tool_oneshot_start(struct mcp_request *request)
 {
 	static const struct oneshot_code_callbacks callbacks = {
-	    .changed = changed, .ran = shot_ran, .done = tool_exec_shot_done};
-	struct tool_exec *running = request->state;
+	    .changed = cell_changed, .ran = oneshot_ran, .done = tool_exec_oneshot_done};
+	struct tool_exec *tool_exec = request->state;
 	struct error error;
-	if (running->context_id) {
+	if (tool_exec->context_id) {
 		content_refuse(request,
 			       "a sandbox that is gone afterwards cannot keep the variables of "
 			       "context_id: create_sandbox first, or leave context_id out");
 		return;
 	}
-	tool_exec_one_shot(running);
-	if (oneshot_code_start(request->core, &request->principal, &running->one_shot,
-			       &running->code, &callbacks, running, &running->oneshot,
+	tool_exec_enter_oneshot(tool_exec);
+	if (oneshot_code_start(request->core, &request->principal, &tool_exec->oneshot_spec,
+			       &tool_exec->code, &callbacks, tool_exec, &tool_exec->oneshot,
 			       &error) < 0) {
 		mcp_fail(request, &error);
-		tool_exec_leave(running);
+		tool_exec_leave(tool_exec);
 	}
 }
 
@@ -351,26 +355,26 @@ const struct field run_code_fields[] = {
 
 void run_code(struct mcp_request *request, const json_t *arguments)
 {
-	struct tool_exec *running = tool_exec_new(request);
-	if (!tool_arguments(request, arguments, running) || !tool_exec_check(running))
+	struct tool_exec *tool_exec = tool_exec_new(request);
+	if (!tool_arguments(request, arguments, tool_exec) || !tool_exec_check(tool_exec))
 		return;
-	running->code.language = code_language_parse(running->language);
-	if (running->code.language == 0) {
+	tool_exec->code.language = code_language_parse(tool_exec->language);
+	if (tool_exec->code.language == 0) {
 		content_refuse(request,
 			       "field `language` is `%.32s`; accepted: `python`, `node`, `bash`",
-			       running->language);
+			       tool_exec->language);
 		return;
 	}
 	/* Models write an empty text for none. */
-	if (running->context_id && running->context_id[0] == '\0')
-		running->context_id = NULL;
-	running->code.size = strlen(running->code.code);
+	if (tool_exec->context_id && tool_exec->context_id[0] == '\0')
+		tool_exec->context_id = NULL;
+	tool_exec->code.size = strlen(tool_exec->code.code);
 	/* With this id the task is found again after a restart of the daemon. */
 	if (request->task)
-		running->code.cell = *task_exec(request->task);
-	answer_begin(&running->answer, running->exec.answer_max);
-	if (target_fresh(request, running->sandbox_id))
-		one_shot(request);
+		tool_exec->code.cell = *task_exec(request->task);
+	answer_begin(&tool_exec->answer, tool_exec->exec.answer_max);
+	if (target_fresh(request, tool_exec->sandbox_id))
+		tool_oneshot_start(request);
 	else
-		target_ready(request, running->sandbox_id, 0, act);
+		target_ready(request, tool_exec->sandbox_id, 0, run_code_act);
 }

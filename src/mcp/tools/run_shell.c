@@ -6,104 +6,105 @@
 
 /* --- in a sandbox --- */
 
-static void changed(struct foreground *run, struct exec *exec)
+static void run_shell_exec_changed(struct foreground *foreground, struct exec *exec)
 {
-	tool_exec_changed(foreground_data(run), exec);
+	tool_exec_changed(foreground_data(foreground), exec);
 }
 
-static void done(void *data, struct exec *exec, const struct left_process *left, size_t count,
-		 const struct error *error)
+static void run_shell_exec_done(void *data, struct exec *exec, const struct left_process *left,
+				size_t count, const struct error *error)
 {
-	struct tool_exec *running = data;
-	running->run = NULL;
-	if (running->request->open) {
+	struct tool_exec *tool_exec = data;
+	tool_exec->foreground = NULL;
+	if (tool_exec->request->open) {
 		DONE_BUFFER struct buffer note = BUFFER(256);
-		struct answer_view view = tool_exec_view(running, &note);
+		struct answer_view view = tool_exec_view(tool_exec, &note);
 		if (error) {
-			tool_exec_failed(running, error);
+			tool_exec_failed(tool_exec, error);
 		} else {
 			answer_view_all(exec, &view);
-			answer_exec(&running->answer, exec, &view, left, count);
-			tool_exec_answer(running);
+			answer_exec(&tool_exec->answer, exec, &view, left, count);
+			tool_exec_answer(tool_exec);
 		}
 	}
-	tool_exec_leave(running);
+	tool_exec_leave(tool_exec);
 }
 
-static void cancelled(struct mcp_request *request)
+static void run_shell_cancelled(struct mcp_request *request)
 {
-	struct tool_exec *running = request->state;
-	if (running->run)
-		pending_abandon(request, TAKE_PTR(running->run));
-	tool_exec_leave(running);
+	struct tool_exec *tool_exec = request->state;
+	if (tool_exec->foreground)
+		pending_abandon(request, TAKE_PTR(tool_exec->foreground));
+	tool_exec_leave(tool_exec);
 }
 
-static void hand_back(void *data)
+static void run_shell_hand_back(void *data)
 {
-	struct tool_exec *running = data;
-	struct exec *exec = foreground_exec(running->run);
+	struct tool_exec *tool_exec = data;
+	struct exec *exec = foreground_exec(tool_exec->foreground);
 	DONE_BUFFER struct buffer note = BUFFER(256);
-	struct answer_view view = tool_exec_view(running, &note);
+	struct answer_view view = tool_exec_view(tool_exec, &note);
 	answer_view_all(exec, &view);
 	/* It may have ended, while its left-over processes are still being queried. */
 	if (exec_ended(exec))
-		answer_exec(&running->answer, exec, &view, NULL, 0);
+		answer_exec(&tool_exec->answer, exec, &view, NULL, 0);
 	else
-		answer_running(&running->answer, exec, &view);
-	foreground_abandon(TAKE_PTR(running->run), false);
-	tool_exec_answer(running);
-	tool_exec_leave(running);
+		answer_running(&tool_exec->answer, exec, &view);
+	foreground_abandon(TAKE_PTR(tool_exec->foreground), false);
+	tool_exec_answer(tool_exec);
+	tool_exec_leave(tool_exec);
 }
 
-static void act(struct mcp_request *request, struct sandbox *sandbox)
+static void run_shell_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct foreground_callbacks callbacks = {.changed = changed, .done = done};
-	struct tool_exec *running = request->state;
+	static const struct foreground_callbacks callbacks = {.changed = run_shell_exec_changed,
+							      .done = run_shell_exec_done};
+	struct tool_exec *tool_exec = request->state;
 	struct error error;
-	tool_exec_enter(running, cancelled, hand_back);
-	if (foreground_start(sandbox, &running->exec.spec, TAKE_PTR(running->exec.stdin_data),
-			     running->exec.stdin_size, &callbacks, running, &running->run,
-			     &error) < 0) {
+	tool_exec_enter(tool_exec, run_shell_cancelled, run_shell_hand_back);
+	if (foreground_start(sandbox, &tool_exec->exec.spec, TAKE_PTR(tool_exec->exec.stdin_data),
+			     tool_exec->exec.stdin_size, &callbacks, tool_exec,
+			     &tool_exec->foreground, &error) < 0) {
 		mcp_fail(request, &error);
-		tool_exec_leave(running);
+		tool_exec_leave(tool_exec);
 		return;
 	}
-	running->at_sandbox = sandbox->row.id;
-	running->at_exec = foreground_exec(running->run)->row.id;
+	tool_exec->at_sandbox = sandbox->row.id;
+	tool_exec->at_exec = foreground_exec(tool_exec->foreground)->row.id;
 }
 
 /* --- one-shot --- */
 
-static void shot_changed(void *data, struct sandbox *sandbox, struct exec *exec)
+static void oneshot_changed(void *data, struct sandbox *sandbox, struct exec *exec)
 {
 	(void)sandbox;
 	tool_exec_changed(data, exec);
 }
 
 /* The sandbox still exists: the answer is written now and sent after the removal. */
-static void shot_ran(void *data, const struct oneshot_result *result)
+static void oneshot_ran(void *data, const struct oneshot_result *result)
 {
-	struct tool_exec *running = data;
+	struct tool_exec *tool_exec = data;
 	DONE_BUFFER struct buffer note = BUFFER(256);
-	struct answer_view view = tool_exec_view(running, &note);
+	struct answer_view view = tool_exec_view(tool_exec, &note);
 	answer_view_all(result->exec, &view);
-	answer_exec(&running->answer, result->exec, &view, result->left, result->left_count);
-	running->ran = true;
+	answer_exec(&tool_exec->answer, result->exec, &view, result->left, result->left_count);
+	tool_exec->ran = true;
 }
 
-static void one_shot(struct mcp_request *request)
+static void tool_oneshot_start(struct mcp_request *request)
 {
 	static const struct oneshot_callbacks callbacks = {
-	    .changed = shot_changed, .ran = shot_ran, .done = tool_exec_shot_done};
-	struct tool_exec *running = request->state;
+	    .changed = oneshot_changed, .ran = oneshot_ran, .done = tool_exec_oneshot_done};
+	struct tool_exec *tool_exec = request->state;
 	struct error error;
-	tool_exec_one_shot(running);
-	if (oneshot_start(request->core, &request->principal, &running->one_shot,
-			  &running->exec.spec, TAKE_PTR(running->exec.stdin_data),
-			  running->exec.stdin_size, &callbacks, running, &running->oneshot,
+	tool_exec_enter_oneshot(tool_exec);
+	if (oneshot_start(request->core, &request->principal, &tool_exec->oneshot_spec,
+			  &tool_exec->exec.spec, TAKE_PTR(tool_exec->exec.stdin_data),
+			  tool_exec->exec.stdin_size, &callbacks, tool_exec, &tool_exec->oneshot,
 			  &error) < 0) {
 		mcp_fail(request, &error);
-		tool_exec_leave(running);
+		tool_exec_leave(tool_exec);
 	}
 }
 
@@ -117,17 +118,17 @@ static const struct field run_shell_fields[] = {
 
 static void run_shell(struct mcp_request *request, const json_t *arguments)
 {
-	struct tool_exec *running = tool_exec_new(request);
-	if (!tool_arguments(request, arguments, running) || !tool_exec_check(running))
+	struct tool_exec *tool_exec = tool_exec_new(request);
+	if (!tool_arguments(request, arguments, tool_exec) || !tool_exec_check(tool_exec))
 		return;
 	/* With this id the task is found again after a restart of the daemon. */
 	if (request->task)
-		running->exec.spec.id = *task_exec(request->task);
-	answer_begin(&running->answer, running->exec.answer_max);
-	if (target_fresh(request, running->sandbox_id))
-		one_shot(request);
+		tool_exec->exec.spec.id = *task_exec(request->task);
+	answer_begin(&tool_exec->answer, tool_exec->exec.answer_max);
+	if (target_fresh(request, tool_exec->sandbox_id))
+		tool_oneshot_start(request);
 	else
-		target_ready(request, running->sandbox_id, 0, act);
+		target_ready(request, tool_exec->sandbox_id, 0, run_shell_act);
 }
 
 const struct mcp_tool run_tools[] = {

@@ -51,7 +51,7 @@ static int create_check(struct mcp_request *request, struct create *create, stru
 	return 0;
 }
 
-static void describe(const struct sandbox_row *row, struct buffer *to)
+static void sandbox_describe(const struct sandbox_row *row, struct buffer *to)
 {
 	const struct limits *limits = &row->limits;
 	(void)!buffer_printf(to,
@@ -86,7 +86,7 @@ static void reply_created(struct mcp_request *request, const struct sandbox *san
 	if (row->name)
 		(void)!buffer_printf(&text, "name: %s\n", row->name);
 	(void)!buffer_printf(&text, "%s: ", sandbox_state_name((enum sandbox_state)row->state));
-	describe(row, &text);
+	sandbox_describe(row, &text);
 	(void)!buffer_append_text(&text, "\n");
 	describe_end(request, row, &text);
 	if (row->template_asked)
@@ -101,7 +101,7 @@ static void reply_created(struct mcp_request *request, const struct sandbox *san
 }
 
 /* An error that names a field also has an example. */
-static void refuse(struct mcp_request *request, const struct error *error)
+static void sandbox_refuse(struct mcp_request *request, const struct error *error)
 {
 	if (error->kind == ERROR_INVALID || error->kind == ERROR_LIMIT_EXCEEDED ||
 	    error->kind == ERROR_UNSUPPORTED)
@@ -115,7 +115,7 @@ static void refuse(struct mcp_request *request, const struct error *error)
 		mcp_fail(request, error);
 }
 
-static void created(void *data, struct sandbox *sandbox, const struct error *error)
+static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct error ignored;
@@ -127,7 +127,7 @@ static void created(void *data, struct sandbox *sandbox, const struct error *err
 	if (!tool_back(request))
 		return;
 	if (error)
-		refuse(request, error);
+		sandbox_refuse(request, error);
 	else
 		reply_created(request, sandbox);
 	mcp_release(request);
@@ -151,9 +151,9 @@ static void create_sandbox(struct mcp_request *request, const json_t *arguments)
 	if (!tool_arguments(request, arguments, &create->fields))
 		return;
 	if (create_check(request, create, &error) < 0 ||
-	    sandbox_create(request->core, &request->principal, &create->fields.spec, created,
-			   request, &error) < 0) {
-		refuse(request, &error);
+	    sandbox_create(request->core, &request->principal, &create->fields.spec,
+			   sandbox_created, request, &error) < 0) {
+		sandbox_refuse(request, &error);
 		return;
 	}
 	tool_wait(request, create_cancelled);
@@ -161,7 +161,7 @@ static void create_sandbox(struct mcp_request *request, const json_t *arguments)
 
 /* --- list_sandboxes --- */
 
-static bool list_ended(void *data, const struct sandbox_row *row)
+static bool ended_sandbox_list(void *data, const struct sandbox_row *row)
 {
 	struct buffer *text = data;
 	char when[CLOCK_TEXT_SIZE];
@@ -197,7 +197,7 @@ static void list_sandboxes(struct mcp_request *request, const json_t *arguments)
 	if (asked.ended && !id_is_set(&request->principal.sandbox)) {
 		(void)!buffer_append_text(&text, "Ended, the newest first:\n");
 		if (sandbox_ended_each(request->core, &request->principal, ENDED_LISTED_MAX,
-				       list_ended, &text, &error) < 0) {
+				       ended_sandbox_list, &text, &error) < 0) {
 			mcp_fail(request, &error);
 			return;
 		}
@@ -295,7 +295,7 @@ static void get_sandbox_limits(struct mcp_request *request, const json_t *argume
 
 /* --- pause, resume, terminate --- */
 
-static void changed(void *data, const struct error *error)
+static void sandbox_transition_done(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	if (!tool_back(request))
@@ -307,7 +307,7 @@ static void changed(void *data, const struct error *error)
 	mcp_release(request);
 }
 
-static void terminated(void *data, const struct error *error)
+static void sandbox_terminated(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	if (!tool_back(request))
@@ -320,32 +320,35 @@ static void terminated(void *data, const struct error *error)
 	mcp_release(request);
 }
 
-static void act_pause(struct mcp_request *request, struct sandbox *sandbox)
+static void pause_sandbox_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct error error;
-	if (sandbox_pause(sandbox, &request->principal, changed, request, &error) < 0)
+	if (sandbox_pause(sandbox, &request->principal, sandbox_transition_done, request, &error) <
+	    0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);
 }
 
-static void act_resume(struct mcp_request *request, struct sandbox *sandbox)
+static void resume_sandbox_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct error error;
 	int result = sandbox->row.state == SANDBOX_STOPPED
-			 ? sandbox_start(sandbox, &request->principal, changed, request, &error)
-			 : sandbox_resume(sandbox, &request->principal, changed, request, &error);
+			 ? sandbox_start(sandbox, &request->principal, sandbox_transition_done,
+					 request, &error)
+			 : sandbox_resume(sandbox, &request->principal, sandbox_transition_done,
+					  request, &error);
 	if (result < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);
 }
 
-static void act_terminate(struct mcp_request *request, struct sandbox *sandbox)
+static void terminate_sandbox_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct error error;
-	if (sandbox_delete(sandbox, &request->principal, END_REASON_USER, NULL, terminated, request,
-			   &error) < 0)
+	if (sandbox_delete(sandbox, &request->principal, END_REASON_USER, NULL, sandbox_terminated,
+			   request, &error) < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);
@@ -356,8 +359,8 @@ static const struct field named_fields[] = {
     {0},
 };
 
-static void on_named(struct mcp_request *request, const json_t *arguments,
-		     void (*act)(struct mcp_request *request, struct sandbox *sandbox))
+static void target_named_ready(struct mcp_request *request, const json_t *arguments,
+			       void (*act)(struct mcp_request *request, struct sandbox *sandbox))
 {
 	struct tool_sandbox asked = {0};
 	if (tool_arguments(request, arguments, &asked))
@@ -366,12 +369,12 @@ static void on_named(struct mcp_request *request, const json_t *arguments,
 
 static void pause_sandbox(struct mcp_request *request, const json_t *arguments)
 {
-	on_named(request, arguments, act_pause);
+	target_named_ready(request, arguments, pause_sandbox_act);
 }
 
 static void resume_sandbox(struct mcp_request *request, const json_t *arguments)
 {
-	on_named(request, arguments, act_resume);
+	target_named_ready(request, arguments, resume_sandbox_act);
 }
 
 /* Terminating an ended sandbox succeeds. */
@@ -385,7 +388,7 @@ static void terminate_sandbox(struct mcp_request *request, const json_t *argumen
 	    error.kind == ERROR_SANDBOX_ENDED)
 		content_reply(request, "%s: nothing was left to terminate", error.message);
 	else
-		on_named(request, arguments, act_terminate);
+		target_named_ready(request, arguments, terminate_sandbox_act);
 }
 
 /* --- the table --- */

@@ -32,7 +32,7 @@ static void search_free(void *state)
 	free(search);
 }
 
-static bool found(void *data, const struct file_match *match)
+static bool match_found(void *data, const struct file_match *match)
 {
 	struct mcp_request *request = data;
 	struct search *search = request->state;
@@ -64,7 +64,7 @@ static bool skips_generated(const struct search *search)
 	return true;
 }
 
-static void reply(struct mcp_request *request, bool cut)
+static void search_files_reply(struct mcp_request *request, bool cut)
 {
 	struct search *search = request->state;
 	const char *what = search->pattern ? "lines" : "names";
@@ -97,7 +97,7 @@ static void reply(struct mcp_request *request, bool cut)
 	content_end(request, false);
 }
 
-static void searched(void *data, uint64_t total, bool cut, const struct error *error)
+static void search_files_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct search *search = request->state;
@@ -108,12 +108,12 @@ static void searched(void *data, uint64_t total, bool cut, const struct error *e
 	if (error)
 		file_tool_fail(request, search->tool.path, error);
 	else
-		reply(request, cut);
+		search_files_reply(request, cut);
 	mcp_release(request);
 }
 
 /* It takes too long: the results so far are the answer. */
-static void overdue(void *data)
+static void search_files_overdue(void *data)
 {
 	struct mcp_request *request = data;
 	struct search *search = request->state;
@@ -124,13 +124,14 @@ static void overdue(void *data)
 	search->stopped = true;
 	if (!pending_back(request))
 		return;
-	reply(request, true);
+	search_files_reply(request, true);
 	mcp_release(request);
 }
 
-static void act(struct mcp_request *request, struct sandbox *sandbox)
+static void search_files_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.match = found, .done = searched};
+	static const struct file_records records = {.match = match_found,
+						    .done = search_files_done};
 	struct search *search = request->state;
 	struct file_place place = {.principal = &request->principal, .path = search->tool.path};
 	struct grep_ask ask = {.pattern = search->pattern,
@@ -162,7 +163,7 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 	} else {
 		search->alarm = alarm_after(request->core->loop,
 					    request->core->config.mcp_block_seconds * 1000ull,
-					    overdue, request);
+					    search_files_overdue, request);
 		pending_begin(request);
 	}
 }
@@ -196,5 +197,5 @@ void search_files_tool(struct mcp_request *request, const json_t *arguments)
 					"(for names), or both.");
 		return;
 	}
-	target_ready(request, search->tool.sandbox, 0, act);
+	target_ready(request, search->tool.sandbox, 0, search_files_act);
 }

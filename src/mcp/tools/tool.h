@@ -20,7 +20,7 @@ enum tool_hint {
 };
 
 /* Can any sandbox have a network? So far all requests for one are refused (sandbox.c,
- * api/sandbox/ask.c), so that no tool reaches the open world. */
+ * api/sandbox/create_fields.c), so that no tool reaches the open world. */
 #define TOOL_NETWORK false
 
 struct mcp_tool {
@@ -71,7 +71,7 @@ extern const struct mcp_tool run_tools[];          /* run_shell.c: run_shell, ru
 extern const struct mcp_tool sandbox_tools[];      /* sandbox.c */
 extern const struct mcp_tool file_tools[];         /* file.c */
 extern const struct mcp_tool job_tools[];          /* job.c */
-extern const struct mcp_tool more_job_tools[];     /* more_job.c: of the toolset `jobs` */
+extern const struct mcp_tool more_job_tools[];     /* toolset_jobs.c: of the toolset `jobs` */
 extern const struct mcp_tool metrics_tools[];      /* metrics.c */
 extern const struct mcp_tool more_sandbox_tools[]; /* extend_sandbox.c: of `sandboxes` */
-extern const struct mcp_tool more_file_tools[];    /* more_file.c: of the toolset `files` */
+extern const struct mcp_tool more_file_tools[];    /* toolset_files.c: of the toolset `files` */

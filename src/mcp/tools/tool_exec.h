@@ -26,10 +26,10 @@ struct tool_exec {
 	const char *sandbox_id, *language, *context_id;
 	struct exec_fields exec;
 	struct code_spec code;
-	struct sandbox_spec one_shot;
+	struct sandbox_spec oneshot_spec;
 	struct ephemeral_labels labels;
 	/* Under way. */
-	struct foreground *run;
+	struct foreground *foreground;
 	struct foreground_cell *cell;
 	struct oneshot *oneshot;
 	struct exec_wait *starting; /* start_job's */
@@ -43,35 +43,35 @@ struct tool_exec {
 	uint64_t cancelled_cell; /* its number, until its end is certain */
 	int64_t began;
 	struct id at_sandbox, at_exec; /* where the command runs */
-	struct follow follow;
+	struct exec_progress progress;
 	struct alarm *budget;
 	struct answer answer;
 };
 
 struct tool_exec *tool_exec_new(struct mcp_request *request);
 /* What the fields of a command, or the time-out of code, say; false: the request was answered. */
-bool tool_exec_check(struct tool_exec *running);
+bool tool_exec_check(struct tool_exec *tool_exec);
 /* Holds the request and starts the timer. hand_back is called at the time limit, while the request
  * is open: it must answer and leave. NULL: the operation limits itself. */
-void tool_exec_enter(struct tool_exec *running, void (*cancelled)(struct mcp_request *request),
-		     void (*hand_back)(void *running));
-void tool_exec_leave(struct tool_exec *running);
+void tool_exec_enter(struct tool_exec *tool_exec, void (*cancelled)(struct mcp_request *request),
+		     void (*hand_back)(void *tool_exec));
+void tool_exec_leave(struct tool_exec *tool_exec);
 /* There is new output. */
-void tool_exec_changed(struct tool_exec *running, struct exec *exec);
+void tool_exec_changed(struct tool_exec *tool_exec, struct exec *exec);
 /* The output to show, and the note which sandbox it was; `note` is the room for it. */
-struct answer_view tool_exec_view(struct tool_exec *running, struct buffer *note);
+struct answer_view tool_exec_view(struct tool_exec *tool_exec, struct buffer *note);
 /* Sends the answer that was made. */
-void tool_exec_answer(struct tool_exec *running);
+void tool_exec_answer(struct tool_exec *tool_exec);
 /* It could not be run, or its end is unknown. If the daemon is being restarted, the command
  * continues as a job. */
-void tool_exec_failed(struct tool_exec *running, const struct error *error);
+void tool_exec_failed(struct tool_exec *tool_exec, const struct error *error);
 /* Enters for a one-shot run: describes its sandbox, and sets up its cancel and its change to a job.
  * The caller then starts it, and writes the answer when it ran. */
-void tool_exec_one_shot(struct tool_exec *running);
+void tool_exec_enter_oneshot(struct tool_exec *tool_exec);
 /* If the sandbox was made for one run and stays: says so, and until when. */
 void tool_exec_note_kept(const struct sandbox *sandbox, struct buffer *note);
 /* `done` of one. */
-void tool_exec_shot_done(void *running, const struct error *error);
+void tool_exec_oneshot_done(void *tool_exec, const struct error *error);
 
 /* run_code.c */
 extern const struct field run_code_fields[];

@@ -24,20 +24,20 @@
 
 /* Does it only read? Decided by its scope: a dialect's tools have no hints. The administration's
  * reads need their own scope. */
-static bool reads(const struct mcp_tool *tool)
+static bool tool_reads(const struct mcp_tool *tool)
 {
 	return tool->scope == SCOPE_READ || (tool->hints & TOOL_READS);
 }
 
-static bool shown(const struct mcp_view *view, const struct mcp_tool *tool)
+static bool tool_is_shown(const struct mcp_view *view, const struct mcp_tool *tool)
 {
-	if (view->read_only && !reads(tool))
+	if (view->read_only && !tool_reads(tool))
 		return false;
 	/* A face without toolsets has all its tools. */
 	return tool->toolsets == 0 || (tool->toolsets & view->toolsets);
 }
 
-static bool allowed(const struct principal *principal, const struct mcp_tool *tool)
+static bool tool_is_allowed(const struct principal *principal, const struct mcp_tool *tool)
 {
 	return principal_may(principal, tool->scope);
 }
@@ -62,9 +62,9 @@ const struct mcp_tool *tool_find(const struct mcp_request *request, const char *
 	*ret_scope_missing = false;
 	for (const struct mcp_tool *tool = next_tool(&table, NULL); tool;
 	     tool = next_tool(&table, tool)) {
-		if (strcmp(tool->name, name) != 0 || !shown(&request->view, tool))
+		if (strcmp(tool->name, name) != 0 || !tool_is_shown(&request->view, tool))
 			continue;
-		*ret_scope_missing = !allowed(&request->principal, tool);
+		*ret_scope_missing = !tool_is_allowed(&request->principal, tool);
 		return *ret_scope_missing ? NULL : tool;
 	}
 	return NULL;
@@ -118,7 +118,7 @@ static void put_tool(struct json_writer *writer, const struct mcp_tool *tool,
 	put_object_end(writer);
 }
 
-static void render(struct kept_list *list, const struct mcp_request *request)
+static void tool_list_render(struct kept_list *list, const struct mcp_request *request)
 {
 	const struct mcp_view *view = &request->view;
 	struct json_writer writer = json_writer_on(&list->text);
@@ -126,14 +126,14 @@ static void render(struct kept_list *list, const struct mcp_request *request)
 	put_array(&writer, NULL);
 	for (const struct mcp_tool *tool = next_tool(&table, NULL); tool;
 	     tool = next_tool(&table, tool))
-		if (shown(view, tool) && allowed(&request->principal, tool))
+		if (tool_is_shown(view, tool) && tool_is_allowed(&request->principal, tool))
 			put_tool(&writer, tool, list->revision);
 	put_array_end(&writer);
 	if (writer.full) /* the tables are ours */
 		abort();
 }
 
-static struct kept_list *list_of(const struct mcp_request *request)
+static struct kept_list *tool_list_find(const struct mcp_request *request)
 {
 	static const enum scope scopes[] = {SCOPE_READ, SCOPE_WRITE, SCOPE_ADMIN};
 	struct kept_list wanted = {.face = request->view.face,
@@ -154,13 +154,13 @@ static struct kept_list *list_of(const struct mcp_request *request)
 	*list = wanted;
 	list->text = BUFFER(LIST_MAX);
 	list->answer = BUFFER(LIST_MAX + KIB);
-	render(list, request);
+	tool_list_render(list, request);
 	return list;
 }
 
 void tools_put(struct mcp_request *request, struct json_writer *writer)
 {
-	const struct buffer *text = &list_of(request)->text;
+	const struct buffer *text = &tool_list_find(request)->text;
 	put_json(writer, "tools", text->data, text->size);
 }
 
@@ -175,7 +175,7 @@ void tools_list(struct mcp_request *request)
 			  "there is no such cursor: the list of tools is one page");
 		return;
 	}
-	struct buffer *answer = &list_of(request)->answer;
+	struct buffer *answer = &tool_list_find(request)->answer;
 	if (answer->size == 0) {
 		tools_put(request, mcp_result_begin(request));
 		mcp_put_cache(request, LIST_TTL_MS, false);
@@ -195,7 +195,8 @@ void tools_names(const struct mcp_request *request, struct buffer *to)
 	const char *comma = "";
 	for (const struct mcp_tool *tool = next_tool(&table, NULL); tool;
 	     tool = next_tool(&table, tool))
-		if (shown(&request->view, tool) && allowed(&request->principal, tool)) {
+		if (tool_is_shown(&request->view, tool) &&
+		    tool_is_allowed(&request->principal, tool)) {
 			(void)!buffer_printf(to, "%s%s", comma, tool->name);
 			comma = ", ";
 		}

@@ -24,7 +24,7 @@ static void send_problem(struct mcp_connection *connection, const json_t *id,
 
 /* --- carriers --- */
 
-static void carry(struct mcp_request *request, const struct buffer *message)
+static void message_carry(struct mcp_request *request, const struct buffer *message)
 {
 	struct mcp_connection *connection = request->carrier_data;
 	connection->send(connection, message);
@@ -33,10 +33,10 @@ static void carry(struct mcp_request *request, const struct buffer *message)
 static void carry_answer(struct mcp_request *request, const struct buffer *message, int status)
 {
 	(void)status;
-	carry(request, message);
+	message_carry(request, message);
 }
 
-static const struct mcp_carrier line_carrier = {.notify = carry, .answer = carry_answer};
+static const struct mcp_carrier line_carrier = {.notify = message_carry, .answer = carry_answer};
 
 static void batch_send(struct batch *batch)
 {
@@ -116,7 +116,7 @@ static void receive_legacy(struct mcp_connection *connection, struct mcp_source 
 	}
 }
 
-static void receive_one(struct mcp_connection *connection, json_t *json)
+static void message_receive_single(struct mcp_connection *connection, json_t *json)
 {
 	struct mcp_problem problem;
 	struct message message;
@@ -192,23 +192,23 @@ static void receive_batch(struct mcp_connection *connection, json_t *json)
 	batch_done(batch);
 }
 
-static void receive(struct mcp_connection *connection, json_t *json,
-		    const struct mcp_problem *problem)
+static void message_receive(struct mcp_connection *connection, json_t *json,
+			    const struct mcp_problem *problem)
 {
 	if (!json)
 		send_problem(connection, NULL, problem);
 	else if (json_is_array(json))
 		receive_batch(connection, json);
 	else
-		receive_one(connection, json);
+		message_receive_single(connection, json);
 	json_decref(json);
 }
 
-static void parsed(void *data, json_t *json, const void *problem)
+static void message_parsed(void *data, json_t *json, const void *problem)
 {
 	struct mcp_connection *connection = data;
 	connection->parsing = NULL;
-	receive(connection, json, problem);
+	message_receive(connection, json, problem);
 	if (connection->ready)
 		connection->ready(connection);
 }
@@ -220,7 +220,7 @@ bool mcp_receive(struct mcp_connection *connection, const char *text, size_t siz
 	if (size > MESSAGE_MAX) {
 		problem_set(&problem, MCP_PARSE_ERROR, 413, MCP_TOO_LONG,
 			    (unsigned long long)MESSAGE_MAX);
-		receive(connection, NULL, &problem);
+		message_receive(connection, NULL, &problem);
 		return true;
 	}
 	if (size > MESSAGE_INLINE_MAX) {
@@ -229,12 +229,12 @@ bool mcp_receive(struct mcp_connection *connection, const char *text, size_t siz
 			abort(); /* its maximum is sufficient */
 		connection->parsing =
 		    json_parse_begin(core_share(connection->server->core, &connection->principal),
-				     &copy, &message_parser, parsed, connection);
+				     &copy, &message_parser, message_parsed, connection);
 		return false;
 	}
 	if (message_parse(text, size, &json, &problem) < 0)
 		json = NULL;
-	receive(connection, json, &problem);
+	message_receive(connection, json, &problem);
 	return true;
 }
 

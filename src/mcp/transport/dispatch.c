@@ -34,8 +34,8 @@ static const struct method {
 } methods[] = {
     {"tools/call", BOTH, PART_TOOLS, tools_call},
     {"tools/list", BOTH, PART_TOOLS, tools_list},
-    {"initialize", LEGACY, PART_NONE, initialize},
-    {"ping", LEGACY, PART_NONE, ping},
+    {"initialize", LEGACY, PART_NONE, server_initialize},
+    {"ping", LEGACY, PART_NONE, server_ping},
     {"server/discover", MODERN, PART_NONE, server_discover},
     {"subscriptions/listen", MODERN, PART_NONE, listen_begin},
     {"resources/list", BOTH, PART_RESOURCES, resources_list},
@@ -45,7 +45,7 @@ static const struct method {
     {"resources/unsubscribe", LEGACY, PART_SUBSCRIBE, resources_unsubscribe},
     {"prompts/list", BOTH, PART_PROMPTS, prompts_list},
     {"prompts/get", BOTH, PART_PROMPTS, prompts_get},
-    {"completion/complete", BOTH, PART_COMPLETIONS, completion},
+    {"completion/complete", BOTH, PART_COMPLETIONS, completion_complete},
     {"logging/setLevel", LEGACY, PART_LOGGING, logging_set_level},
     {"tasks/get", MODERN, PART_TASKS, tasks_get},
     {"tasks/update", MODERN, PART_TASKS, tasks_update},
@@ -103,7 +103,7 @@ static const struct method *method_find(const struct mcp_request *request)
 }
 
 /* Two requests with the same id could not be told apart, nor cancelled. */
-static bool acceptable(struct mcp_request *request)
+static bool request_is_acceptable(struct mcp_request *request)
 {
 	if (!request->among)
 		return true;
@@ -140,7 +140,7 @@ static bool parameters_agree(struct mcp_request *request, const struct mcp_heade
 
 void mcp_dispatch(struct mcp_request *request, const struct mcp_headers *headers)
 {
-	if (!acceptable(request))
+	if (!request_is_acceptable(request))
 		return;
 	const struct method *method = method_find(request);
 	if (!method) {
@@ -156,7 +156,7 @@ void mcp_dispatch(struct mcp_request *request, const struct mcp_headers *headers
 	mcp_release(request);
 }
 
-static void cancelled(const struct message *message, struct request_set *among)
+static void cancelled_notified(const struct message *message, struct request_set *among)
 {
 	const json_t *id = json_object_get(message->params, "requestId");
 	list_each (&among->requests, node) {
@@ -176,5 +176,5 @@ void mcp_notified(const struct message *message, struct mcp_session *session,
 	if (session)
 		session_touch(session);
 	if (among && strcmp(message->method, "notifications/cancelled") == 0)
-		cancelled(message, among);
+		cancelled_notified(message, among);
 }

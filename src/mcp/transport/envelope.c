@@ -98,13 +98,13 @@ json_t *envelope_progress_token(const json_t *params)
 	return NULL;
 }
 
-static int missing(struct mcp_problem *problem, const char *key, const char *what)
+static int meta_missing(struct mcp_problem *problem, const char *key, const char *what)
 {
 	return problem_set(problem, MCP_INVALID_PARAMS, 400, "params._meta[\"%s\"] must be %s", key,
 			   what);
 }
 
-static int unsupported(const char *version, struct mcp_problem *problem)
+static int version_unsupported(const char *version, struct mcp_problem *problem)
 {
 	size_t shown = text_utf8_prefix(version, MIN(strlen(version), (size_t)VERSION_SHOWN));
 	struct buffer data DONE_BUFFER = BUFFER(4 * KIB);
@@ -133,21 +133,21 @@ int envelope_read(const struct message *message, const char *version_header,
 	const json_t *level = json_object_get(meta, KEY_LOG_LEVEL);
 	const char *name = json_string_value(version);
 	if (!name)
-		return missing(problem, KEY_VERSION, "the protocol's version, a string");
+		return meta_missing(problem, KEY_VERSION, "the protocol's version, a string");
 	if (version_header && strcmp(version_header, name) != 0)
 		return problem_set(problem, MCP_HEADER_MISMATCH, 400,
 				   "the header MCP-Protocol-Version is not the body's %s",
 				   KEY_VERSION);
 	if (!json_is_object(capabilities))
-		return missing(problem, KEY_CAPABILITIES, "an object");
+		return meta_missing(problem, KEY_CAPABILITIES, "an object");
 	int log_level = MCP_LOG_OFF;
 	if (level)
 		log_level = json_is_string(level) ? mcp_level_parse(json_string_value(level)) : -1;
 	if (log_level < 0)
-		return missing(problem, KEY_LOG_LEVEL, "a level, debug to emergency");
+		return meta_missing(problem, KEY_LOG_LEVEL, "a level, debug to emergency");
 	int revision = revision_parse(name);
 	if (revision < 0 || !revision_modern((enum mcp_revision)revision))
-		return unsupported(name, problem);
+		return version_unsupported(name, problem);
 	*ret_envelope = (struct envelope){.revision = (enum mcp_revision)revision,
 					  .client = envelope_capabilities(capabilities),
 					  .log_level = (enum mcp_log_level)log_level};
@@ -179,7 +179,7 @@ static int header_text(const char *value, char to[HEADER_VALUE_MAX], size_t *ret
 	return 0;
 }
 
-static int mismatch(struct mcp_problem *problem, const char *header, const char *what)
+static int header_mismatch(struct mcp_problem *problem, const char *header, const char *what)
 {
 	return problem_set(problem, MCP_HEADER_MISMATCH, 400, "the header %s %s", header, what);
 }
@@ -194,12 +194,12 @@ static int check_named(const struct mcp_headers *headers, const json_t *wanted,
 	if (!json_is_string(wanted))
 		return 0;
 	if (!value)
-		return mismatch(problem, "Mcp-Name", "is missing, or was sent twice");
+		return header_mismatch(problem, "Mcp-Name", "is missing, or was sent twice");
 	if (header_text(value, text, &size) < 0)
-		return mismatch(problem, "Mcp-Name", "is not valid base64");
+		return header_mismatch(problem, "Mcp-Name", "is not valid base64");
 	if (size != json_string_length(wanted) ||
 	    memcmp(text, json_string_value(wanted), size) != 0)
-		return mismatch(problem, "Mcp-Name", "does not name what the body does");
+		return header_mismatch(problem, "Mcp-Name", "does not name what the body does");
 	return 0;
 }
 
@@ -215,12 +215,13 @@ int envelope_check_headers(const struct message *message, const struct mcp_heade
 	if (!headers->get)
 		return 0;
 	if (!headers->get(headers->data, "mcp-protocol-version"))
-		return mismatch(problem, "MCP-Protocol-Version", "is missing, or was sent twice");
+		return header_mismatch(problem, "MCP-Protocol-Version",
+				       "is missing, or was sent twice");
 	const char *method = headers->get(headers->data, "mcp-method");
 	if (!method)
-		return mismatch(problem, "Mcp-Method", "is missing, or was sent twice");
+		return header_mismatch(problem, "Mcp-Method", "is missing, or was sent twice");
 	if (strcmp(method, message->method) != 0)
-		return mismatch(problem, "Mcp-Method", "is not the body's method");
+		return header_mismatch(problem, "Mcp-Method", "is not the body's method");
 	for (size_t i = 0; i < ARRAY_SIZE(named); i++)
 		if (strcmp(named[i].method, message->method) == 0)
 			return check_named(
@@ -262,11 +263,11 @@ static int check_parameter(const json_t *value, const char *header, const struct
 		*at = (char)tolower((unsigned char)*at);
 	const char *given = from->get(from->data, name);
 	if (!given)
-		return mismatch(problem, name, "is missing, or was sent twice");
+		return header_mismatch(problem, name, "is missing, or was sent twice");
 	if (header_text(given, text, &size) < 0)
-		return mismatch(problem, name, "is not valid base64");
+		return header_mismatch(problem, name, "is not valid base64");
 	if (!parameter_equal(value, text, size))
-		return mismatch(problem, name, "is not the argument's value");
+		return header_mismatch(problem, name, "is not the argument's value");
 	return 0;
 }
 

@@ -21,7 +21,7 @@ static void refuse_method(struct call *call, const char *text)
 
 #define NO_SESSION "without a session (Mcp-Session-Id) only POST is possible here"
 
-static void refuse(struct call *call, int status, const char *text)
+static void get_refuse(struct call *call, int status, const char *text)
 {
 	struct mcp_problem problem;
 	problem_set(&problem, MCP_INVALID_REQUEST, status, "%s", text);
@@ -43,11 +43,11 @@ static struct mcp_session *find_session(struct call *call, struct mcp_server *se
 	}
 	struct mcp_session *session = session_find(server, id, &call->principal, view);
 	if (!session) {
-		refuse(call, 404, "there is no such session: begin again with initialize");
+		get_refuse(call, 404, "there is no such session: begin again with initialize");
 		return NULL;
 	}
 	if (revision < 0) {
-		refuse(call, 400, "this MCP-Protocol-Version is not supported");
+		get_refuse(call, 400, "this MCP-Protocol-Version is not supported");
 		return NULL;
 	}
 	session_touch(session);
@@ -94,7 +94,7 @@ static bool is_over(const struct mcp_session *session, const struct mcp_stream *
 /* The client reconnects to a stream: sends the later messages of that stream, and of no other. It
  * also asks about a request that it cancelled itself, since no answer came: any error but 405 makes
  * the official clients ask again, and report it. */
-static void resume(struct call *call, struct mcp_session *session, const char *last)
+static void stream_resume(struct call *call, struct mcp_session *session, const char *last)
 {
 	uint64_t number, event;
 	struct mcp_stream *stream = NULL;
@@ -104,7 +104,7 @@ static void resume(struct call *call, struct mcp_session *session, const char *l
 	if (good && is_over(session, stream, number, event))
 		refuse_method(call, "the request of that stream was cancelled: nothing follows");
 	else if (!stream)
-		refuse(call, 400, "Last-Event-ID is of no stream that is still kept");
+		get_refuse(call, 400, "Last-Event-ID is of no stream that is still kept");
 	else
 		stream_attach(stream, call, event);
 }
@@ -121,15 +121,16 @@ void http_get(struct call *call, struct mcp_server *server, const struct mcp_vie
 	if (!session)
 		return;
 	if (accept && !strcasestr(accept, "text/event-stream") && !strstr(accept, "*/*")) {
-		refuse(call, 406, "the answer is text/event-stream, which Accept does not have");
+		get_refuse(call, 406,
+			   "the answer is text/event-stream, which Accept does not have");
 		return;
 	}
 	if (last && last[0]) {
-		resume(call, session, last);
+		stream_resume(call, session, last);
 		return;
 	}
 	if (session->get && session->get->call) {
-		refuse(call, 409, "this session's stream is open already");
+		get_refuse(call, 409, "this session's stream is open already");
 		return;
 	}
 	if (!session->get)

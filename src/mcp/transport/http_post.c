@@ -56,15 +56,15 @@ static struct mcp_headers headers_of(const struct post *post)
 	return (struct mcp_headers){.get = http_single_header, .data = post->call->exchange};
 }
 
-static void refuse(struct post *post, const json_t *id, enum mcp_code code, int status,
-		   const char *text)
+static void post_refuse(struct post *post, const json_t *id, enum mcp_code code, int status,
+			const char *text)
 {
 	struct mcp_problem problem;
 	problem_set(&problem, code, status, "%s", text);
 	post_problem(post, id, &problem);
 }
 
-static struct mcp_source source_of(struct post *post)
+static struct mcp_source post_source(struct post *post)
 {
 	return (struct mcp_source){.server = post->server,
 				   .principal = &post->call->principal,
@@ -85,8 +85,8 @@ static void receive_modern(struct post *post, json_t *json, const struct message
 	const char *version = version_header(post);
 	struct mcp_headers headers = headers_of(post);
 	if (message->kind == MESSAGE_RESPONSE) {
-		refuse(post, message->id, MCP_INVALID_REQUEST, 400,
-		       "this revision has no requests of the server that could be answered");
+		post_refuse(post, message->id, MCP_INVALID_REQUEST, 400,
+			    "this revision has no requests of the server that could be answered");
 		return;
 	}
 	if (envelope_read(message, version, &envelope, &problem) < 0) {
@@ -102,7 +102,7 @@ static void receive_modern(struct post *post, json_t *json, const struct message
 		post_problem(post, message->id, &problem);
 		return;
 	}
-	struct mcp_source source = source_of(post);
+	struct mcp_source source = post_source(post);
 	json_incref(json);
 	post_serve(post, mcp_request_new(&source, message, &envelope, &json), &headers);
 }
@@ -116,22 +116,23 @@ static bool find_session(struct post *post, const json_t *id)
 	const char *name = http_single_header(post->call->exchange, "mcp-session-id");
 	const char *version = version_header(post);
 	if (version && revision_parse(version) < 0) {
-		refuse(post, id, MCP_INVALID_REQUEST, 400,
-		       "this MCP-Protocol-Version is not supported");
+		post_refuse(post, id, MCP_INVALID_REQUEST, 400,
+			    "this MCP-Protocol-Version is not supported");
 		return false;
 	}
 	if (post->view.face->features & FACE_STATELESS)
 		return true;
 	if (!name) {
-		refuse(post, id, MCP_INVALID_REQUEST, 400,
-		       "the header Mcp-Session-Id is missing: a session begins with initialize");
+		post_refuse(
+		    post, id, MCP_INVALID_REQUEST, 400,
+		    "the header Mcp-Session-Id is missing: a session begins with initialize");
 		return false;
 	}
 	struct mcp_session *session =
 	    session_find(post->server, name, &post->call->principal, &post->view);
 	if (!session) {
-		refuse(post, id, MCP_INVALID_REQUEST, 404,
-		       "there is no such session: begin again with initialize");
+		post_refuse(post, id, MCP_INVALID_REQUEST, 404,
+			    "there is no such session: begin again with initialize");
 		return false;
 	}
 	session_touch(session);
@@ -162,7 +163,7 @@ static void serve_legacy(struct post *post, const struct mcp_source *base, json_
 	post_serve(post, mcp_request_new(&source, message, &envelope, &json), NULL);
 }
 
-static void take_quietly(struct post *post, json_t *json, const struct message *message)
+static void message_take_silently(struct post *post, json_t *json, const struct message *message)
 {
 	if (message->kind == MESSAGE_NOTIFICATION)
 		mcp_notified(message, post->session,
@@ -173,7 +174,7 @@ static void take_quietly(struct post *post, json_t *json, const struct message *
 
 static void receive_legacy(struct post *post, json_t *json, const struct message *message)
 {
-	struct mcp_source source = source_of(post);
+	struct mcp_source source = post_source(post);
 	bool begins =
 	    message->kind == MESSAGE_REQUEST && strcmp(message->method, "initialize") == 0;
 	if (!begins && !find_session(post, message->id))
@@ -182,7 +183,7 @@ static void receive_legacy(struct post *post, json_t *json, const struct message
 		serve_legacy(post, &source, json, message);
 		return;
 	}
-	take_quietly(post, json, message);
+	message_take_silently(post, json, message);
 	post_accepted(post);
 }
 
@@ -195,7 +196,7 @@ static void receive_element(struct post *post, const struct mcp_source *source, 
 	if (message_read(json, &message, &problem) < 0) {
 		post_collect_problem(post, message.id, &problem);
 	} else if (message.kind != MESSAGE_REQUEST) {
-		take_quietly(post, json, &message);
+		message_take_silently(post, json, &message);
 	} else if (strcmp(message.method, "initialize") == 0) {
 		problem_set(&problem, MCP_INVALID_REQUEST, 400, "initialize cannot be in a batch");
 		post_collect_problem(post, message.id, &problem);
@@ -226,13 +227,13 @@ static void receive_batch(struct post *post, json_t *json)
 	size_t index;
 	json_t *element;
 	if (refused) {
-		refuse(post, NULL, MCP_INVALID_REQUEST, 400, refused);
+		post_refuse(post, NULL, MCP_INVALID_REQUEST, 400, refused);
 		return;
 	}
 	if (!find_session(post, NULL))
 		return;
 	struct principal principal = post->call->principal;
-	struct mcp_source source = source_of(post);
+	struct mcp_source source = post_source(post);
 	source.principal = &principal;
 	post_batch_begin(post);
 	json_array_foreach(json, index, element)
@@ -246,7 +247,7 @@ static void receive_batch(struct post *post, json_t *json)
 
 /* --- the body --- */
 
-static void receive(struct post *post, json_t *json)
+static void message_receive(struct post *post, json_t *json)
 {
 	struct message message;
 	struct mcp_problem problem;
@@ -270,7 +271,7 @@ static void receive(struct post *post, json_t *json)
 		receive_legacy(post, json, &message);
 }
 
-static void parsed(void *data, json_t *json, const void *problem)
+static void message_parsed(void *data, json_t *json, const void *problem)
 {
 	struct post *post = data;
 	post->parse = NULL;
@@ -283,7 +284,7 @@ static void parsed(void *data, json_t *json, const void *problem)
 	if (!json)
 		post_problem(post, NULL, problem);
 	else
-		receive(post, json);
+		message_receive(post, json);
 	json_decref(json);
 	post_release(post);
 }
@@ -293,7 +294,7 @@ static size_t message_max(const struct mcp_face *face)
 	return face->request_max ? face->request_max : MESSAGE_MAX;
 }
 
-static void too_long(const struct mcp_face *face, struct mcp_problem *problem)
+static void problem_set_too_long(const struct mcp_face *face, struct mcp_problem *problem)
 {
 	problem_set(problem, MCP_PARSE_ERROR, 413, MCP_TOO_LONG,
 		    (unsigned long long)message_max(face));
@@ -309,7 +310,7 @@ static void body_data(struct call *call, const char *data, size_t size)
 		return;
 	}
 	if (buffer_append(&call->raw, data, size) < 0) {
-		too_long(post->view.face, &problem);
+		problem_set_too_long(post->view.face, &problem);
 		post_problem(post, NULL, &problem);
 	}
 }
@@ -323,13 +324,13 @@ static void body_end(struct call *call)
 	call->stream.on_end = NULL;
 	if (call->raw.size > MESSAGE_INLINE_MAX) {
 		post->parse = json_parse_begin(work_share_hold(call->share), &call->raw,
-					       &message_parser, parsed, post);
+					       &message_parser, message_parsed, post);
 		return;
 	}
 	if (message_parse(call->raw.size ? call->raw.data : "", call->raw.size, &json, &problem) <
 	    0)
 		json = NULL;
-	parsed(post, json, &problem);
+	message_parsed(post, json, &problem);
 }
 
 void http_post(struct call *call, struct mcp_server *server, const struct mcp_view *view)
@@ -343,7 +344,7 @@ void http_post(struct call *call, struct mcp_server *server, const struct mcp_vi
 	}
 	size_t most = message_max(view->face);
 	if (http_request(call->exchange)->content_length > (int64_t)most) {
-		too_long(view->face, &problem);
+		problem_set_too_long(view->face, &problem);
 		http_problem(call, NULL, &problem);
 		return;
 	}

@@ -56,7 +56,7 @@ static bool can_be_dropped(const struct buffer *message)
 	       memmem(message->data, size, log, strlen(log));
 }
 
-static void cut(struct call *call)
+static void lines_drop_call(struct call *call)
 {
 	http_drop(call->exchange);
 }
@@ -79,7 +79,7 @@ static void send_line(struct mcp_connection *connection, const struct buffer *me
 	    (lines->blocked && can_be_dropped(message)))
 		return;
 	if (lines->blocked && (lines->waiting += message->size) > WAITING_MAX) {
-		call_next_turn(lines->call, cut);
+		call_next_turn(lines->call, lines_drop_call);
 		return;
 	}
 	http_stream_write(exchange, message->data, message->size);
@@ -116,7 +116,7 @@ static void send_refusal(struct lines *lines, bool line_ended)
 }
 
 /* The rest of the line is only scanned for its id. */
-static void skip(struct lines *lines, const char *data, size_t size)
+static void line_skip(struct lines *lines, const char *data, size_t size)
 {
 	lines->skipping = true;
 	scan_for_id(lines);
@@ -135,17 +135,17 @@ static void add_piece(struct lines *lines, const char *data, size_t size)
 		*memory = memory_new(lines->connection.principal.workspace);
 	if (!memory_grow(*memory, size)) {
 		memory_problem(&lines->refused);
-		skip(lines, data, size);
+		line_skip(lines, data, size);
 	} else if (buffer_append(&lines->input, data, size) < 0) {
 		problem_set(&lines->refused, MCP_INVALID_REQUEST, 200, MCP_TOO_LONG,
 			    (unsigned long long)MESSAGE_MAX);
-		skip(lines, data, size);
+		line_skip(lines, data, size);
 	} else if (lines->input.size > MESSAGE_INLINE_MAX) {
 		scan_for_id(lines);
 	}
 }
 
-static bool is_blank(const struct buffer *line)
+static bool line_is_blank(const struct buffer *line)
 {
 	return strspn(buffer_text(line), " \t\r") == line->size;
 }
@@ -165,7 +165,7 @@ static size_t take_piece(struct lines *lines, const char *data, size_t size)
 		return piece;
 	if (lines->skipping) {
 		send_refusal(lines, true);
-	} else if (!is_blank(&lines->input)) {
+	} else if (!line_is_blank(&lines->input)) {
 		lines->reading =
 		    !mcp_receive(&lines->connection, lines->input.data, lines->input.size);
 	}
@@ -178,10 +178,10 @@ static size_t take_piece(struct lines *lines, const char *data, size_t size)
 	return piece + 1;
 }
 
-static void go_on(struct call *call);
+static void lines_go_on(struct call *call);
 
 /* Many small messages may come at once: other connections have their turn in between. */
-static void take(struct lines *lines, const char *data, size_t size)
+static void input_take(struct lines *lines, const char *data, size_t size)
 {
 	int64_t until = clock_monotonic() + WORK_PIECE_NS;
 	while (size > 0 && !lines->reading && !lines->blocked && !lines->yielding && !lines->over) {
@@ -190,22 +190,22 @@ static void take(struct lines *lines, const char *data, size_t size)
 		size -= taken;
 		if (size > 0 && clock_monotonic() >= until) {
 			lines->yielding = true;
-			call_next_turn(lines->call, go_on);
+			call_next_turn(lines->call, lines_go_on);
 		}
 	}
 	if (size > 0 && !lines->over && buffer_append(&lines->rest, data, size) < 0)
-		call_next_turn(lines->call, cut);
+		call_next_turn(lines->call, lines_drop_call);
 	hold_input(lines);
 }
 
-static void on_data(struct call *call, const char *data, size_t size)
+static void lines_data_came(struct call *call, const char *data, size_t size)
 {
 	call_hold(call);
-	take(call->state, data, size);
+	input_take(call->state, data, size);
 	call_release(call);
 }
 
-static void on_end(struct call *call);
+static void lines_client_ended(struct call *call);
 
 /* Handles the waiting data first. */
 static void take_rest(struct lines *lines)
@@ -213,14 +213,14 @@ static void take_rest(struct lines *lines)
 	struct call *call = call_hold(lines->call);
 	struct buffer rest = lines->rest;
 	lines->rest = BUFFER(REST_MAX);
-	take(lines, rest.data, rest.size);
+	input_take(lines, rest.data, rest.size);
 	buffer_done(&rest);
 	if (lines->ended && lines->rest.size == 0 && !lines->reading)
-		on_end(call);
+		lines_client_ended(call);
 	call_release(call);
 }
 
-static void go_on(struct call *call)
+static void lines_go_on(struct call *call)
 {
 	struct lines *lines = call->state;
 	lines->yielding = false;
@@ -228,7 +228,7 @@ static void go_on(struct call *call)
 		take_rest(lines);
 }
 
-static void on_ready(struct mcp_connection *connection)
+static void lines_connection_ready(struct mcp_connection *connection)
 {
 	struct lines *lines = connection->data;
 	lines->reading = false;
@@ -237,7 +237,7 @@ static void on_ready(struct mcp_connection *connection)
 		take_rest(lines);
 }
 
-static void on_drain(struct call *call)
+static void lines_drained(struct call *call)
 {
 	struct lines *lines = call->state;
 	lines->blocked = false;
@@ -248,7 +248,7 @@ static void on_drain(struct call *call)
 
 /* --- its end --- */
 
-static void finish(struct lines *lines, bool gone)
+static void lines_finish(struct lines *lines, bool gone)
 {
 	if (lines->over)
 		return;
@@ -260,14 +260,14 @@ static void finish(struct lines *lines, bool gone)
 
 /* The client has closed its side: nothing waits for the running requests. Its earlier messages are
  * still handled, and finished answers are sent. */
-static void on_end(struct call *call)
+static void lines_client_ended(struct call *call)
 {
 	struct lines *lines = call->state;
 	lines->ended = true;
 	if (lines->over || lines->rest.size > 0 || lines->reading)
 		return;
 	call_hold(call);
-	finish(lines, true);
+	lines_finish(lines, true);
 	if (call->exchange) {
 		http_stream_end(call->exchange);
 		call_answered(call);
@@ -277,10 +277,10 @@ static void on_end(struct call *call)
 
 /* For a process on this host this is its end; for a network connection the client's fate is
  * unknown. */
-static void on_gone(struct call *call)
+static void lines_client_gone(struct call *call)
 {
 	struct lines *lines = call->state;
-	finish(lines, lines->local && lines->waiting <= WAITING_MAX);
+	lines_finish(lines, lines->local && lines->waiting <= WAITING_MAX);
 }
 
 void lines_end(bool every)
@@ -290,7 +290,7 @@ void lines_end(bool every)
 		struct call *call = lines->call;
 		if (!every && mcp_connection_busy(&lines->connection))
 			continue;
-		finish(lines, false);
+		lines_finish(lines, false);
 		if (call->exchange) {
 			http_stream_end(call->exchange);
 			call_answered(call);
@@ -392,15 +392,15 @@ void lines_post(struct call *call)
 						    .principal = call->principal,
 						    .view = view,
 						    .send = send_line,
-						    .ready = on_ready,
+						    .ready = lines_connection_ready,
 						    .data = lines};
 	list_append(&all, &lines->link);
 	call->state = lines;
 	call->state_free = lines_free;
-	call->on_gone = on_gone;
-	call->stream.on_data = on_data;
-	call->stream.on_end = on_end;
-	call->stream.on_drain = on_drain;
+	call->on_gone = lines_client_gone;
+	call->stream.on_data = lines_data_came;
+	call->stream.on_end = lines_client_ended;
+	call->stream.on_drain = lines_drained;
 	mcp_connection_init(&lines->connection);
 	if (view.ephemeral)
 		ephemeral_hold(server->core, &call->principal, &view.connection, &lines->hold);

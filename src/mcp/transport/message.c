@@ -62,14 +62,14 @@ int message_parse(const char *data, size_t size, json_t **ret_json, struct mcp_p
 	return -1;
 }
 
-static int parse_any(const char *data, size_t size, json_t **ret_json, void *problem)
+static int message_parse_untyped(const char *data, size_t size, json_t **ret_json, void *problem)
 {
 	return message_parse(data, size, ret_json, problem);
 }
 
-const struct json_parser message_parser = {parse_any, sizeof(struct mcp_problem)};
+const struct json_parser message_parser = {message_parse_untyped, sizeof(struct mcp_problem)};
 
-static int invalid(struct mcp_problem *problem, const char *text)
+static int message_invalid(struct mcp_problem *problem, const char *text)
 {
 	return problem_set(problem, MCP_INVALID_REQUEST, 400, "%s", text);
 }
@@ -80,11 +80,12 @@ static int read_response(json_t *json, struct message *message, struct mcp_probl
 	const json_t *error = json_object_get(json, "error");
 	message->kind = MESSAGE_RESPONSE;
 	if (!message->id)
-		return invalid(problem, "a response needs the id of its request");
+		return message_invalid(problem, "a response needs the id of its request");
 	if (!result == !error)
-		return invalid(problem, "a message has a `method`, a `result` or an `error`");
+		return message_invalid(problem,
+				       "a message has a `method`, a `result` or an `error`");
 	if (error && !json_is_object(error))
-		return invalid(problem, "`error` must be an object");
+		return message_invalid(problem, "`error` must be an object");
 	return 0;
 }
 
@@ -93,20 +94,20 @@ int message_read(json_t *json, struct message *ret_message, struct mcp_problem *
 	struct message *message = ret_message;
 	*message = (struct message){0};
 	if (!json_is_object(json))
-		return invalid(problem, "a message must be a JSON object");
+		return message_invalid(problem, "a message must be a JSON object");
 	json_t *id = json_object_get(json, "id");
 	if (id_good(id))
 		message->id = id;
 	const char *version = json_string_value(json_object_get(json, "jsonrpc"));
 	if (!version || strcmp(version, "2.0") != 0)
-		return invalid(problem, "`jsonrpc` must be \"2.0\"");
+		return message_invalid(problem, "`jsonrpc` must be \"2.0\"");
 	if (id && !message->id)
-		return invalid(problem, "`id` must be a string or an integer");
+		return message_invalid(problem, "`id` must be a string or an integer");
 	const json_t *method = json_object_get(json, "method");
 	if (!method)
 		return read_response(json, message, problem);
 	if (!json_is_string(method))
-		return invalid(problem, "`method` must be a string");
+		return message_invalid(problem, "`method` must be a string");
 	message->kind = id ? MESSAGE_REQUEST : MESSAGE_NOTIFICATION;
 	message->method = json_string_value(method);
 	message->params = json_object_get(json, "params");
@@ -212,7 +213,7 @@ struct memory *memory_hold(struct memory *memory)
 }
 
 /* How much a message of that size is counted. */
-static size_t counted(size_t size)
+static size_t message_counted_size(size_t size)
 {
 	return size > MEMORY_SMALL ? size : 0;
 }
@@ -224,8 +225,8 @@ void memory_release(struct memory **memory)
 		return;
 	struct account *account = gone->account;
 	if (account) {
-		account->taken -= counted(gone->size);
-		all_taken -= counted(gone->size);
+		account->taken -= message_counted_size(gone->size);
+		all_taken -= message_counted_size(gone->size);
 		if (--account->messages == 0) {
 			list_remove(&account->link);
 			free(account);
@@ -236,7 +237,8 @@ void memory_release(struct memory **memory)
 
 bool memory_grow(struct memory *memory, size_t more)
 {
-	size_t added = counted(memory->size + more) - counted(memory->size);
+	size_t added =
+	    message_counted_size(memory->size + more) - message_counted_size(memory->size);
 	if (added > 0 && !memory->account) {
 		memory->account = account_of(memory->workspace);
 		memory->account->messages++;

@@ -33,7 +33,7 @@ void post_release(struct post *post)
 }
 
 /* The client is gone, and no stream was begun. */
-static void on_gone(struct call *call)
+static void post_gone(struct call *call)
 {
 	struct post *post = call->state;
 	post->call = NULL;
@@ -55,13 +55,13 @@ struct post *post_new(struct call *call, struct mcp_server *server, const struct
 	list_init(&post->waiting);
 	request_set_init(&post->requests);
 	call->state = post;
-	call->on_gone = on_gone;
+	call->on_gone = post_gone;
 	return post;
 }
 
 /* --- one answer --- */
 
-static struct call *take_call(struct post *post)
+static struct call *post_take_call(struct post *post)
 {
 	struct call *call = TAKE_PTR(post->call);
 	call->state = NULL;
@@ -76,7 +76,7 @@ static void respond_in_two(struct post *post, int status, const struct buffer *b
 			   const struct buffer *rest, const struct http_header *headers,
 			   size_t count)
 {
-	struct call *call = take_call(post);
+	struct call *call = post_take_call(post);
 	struct http_text first = {body ? body->data : NULL, body ? body->size : 0};
 	struct http_text second = {rest ? rest->data : NULL, rest ? rest->size : 0};
 	http_respond_in_two(call->exchange, status, body ? "application/json" : NULL, headers,
@@ -85,8 +85,8 @@ static void respond_in_two(struct post *post, int status, const struct buffer *b
 	post_release(post);
 }
 
-static void respond(struct post *post, int status, const struct buffer *body,
-		    const struct http_header *headers, size_t count)
+static void post_respond(struct post *post, int status, const struct buffer *body,
+			 const struct http_header *headers, size_t count)
 {
 	respond_in_two(post, status, body, NULL, headers, count);
 }
@@ -96,12 +96,12 @@ void post_problem(struct post *post, const json_t *id, const struct mcp_problem 
 	struct buffer body DONE_BUFFER = BUFFER(16 * KIB);
 	put_problem(&body, id, problem);
 	const struct http_header later = {"Retry-After", MEMORY_RETRY_AFTER};
-	respond(post, problem->status, &body, &later, problem->status == 503);
+	post_respond(post, problem->status, &body, &later, problem->status == 503);
 }
 
 void post_accepted(struct post *post)
 {
-	respond(post, 202, NULL, NULL, 0);
+	post_respond(post, 202, NULL, NULL, 0);
 }
 
 /* --- a stream --- */
@@ -131,7 +131,7 @@ static bool open_stream(struct post *post)
 		return true;
 	if (!post->call || !post->accepts_stream)
 		return false;
-	struct call *call = take_call(post);
+	struct call *call = post_take_call(post);
 	post->stream = stream_new(post->server, post->session);
 	post->stream->gone = stream_gone;
 	post->stream->data = post;
@@ -208,12 +208,12 @@ static void send_last(struct post *post, struct mcp_request *request, const stru
 	stream_send(post->stream, message);
 }
 
-static void collect(struct post *post, const json_t *id, const struct buffer *message);
+static void answer_collect(struct post *post, const json_t *id, const struct buffer *message);
 static void element_done(struct post *post);
 
 /* The client accepts only a stream; but a status, and a new session's id, need an ordinary
  * answer. */
-static bool must_stream(const struct post *post, const struct mcp_request *request, int status)
+static bool post_must_stream(const struct post *post, const struct mcp_request *request, int status)
 {
 	return !post->accepts_json && status == 200 && (post->session || !request->session);
 }
@@ -225,14 +225,14 @@ static void carry_answer(struct mcp_request *request, const struct buffer *messa
 	char challenge[CHALLENGE_MAX];
 	post->request = NULL;
 	if (post->batch) {
-		collect(post, request->id, message);
+		answer_collect(post, request->id, message);
 		element_done(post);
-	} else if (post->stream || (must_stream(post, request, status) && open_stream(post))) {
+	} else if (post->stream || (post_must_stream(post, request, status) && open_stream(post))) {
 		send_last(post, request, message);
 		finish_stream(post);
 	} else if (post->call) {
 		size_t count = answer_headers(post, request, status, headers, challenge);
-		respond(post, status, message, headers, count);
+		post_respond(post, status, message, headers, count);
 	}
 	post_release(post);
 }
@@ -244,7 +244,7 @@ static void carry_kept(struct mcp_request *request, const struct buffer *message
 {
 	struct post *post = request->carrier_data;
 	struct buffer whole DONE_BUFFER = BUFFER(message->size + rest->size);
-	if (post->call && !post->batch && !post->stream && !must_stream(post, request, 200)) {
+	if (post->call && !post->batch && !post->stream && !post_must_stream(post, request, 200)) {
 		post->request = NULL;
 		respond_in_two(post, 200, message, rest, NULL, 0);
 		post_release(post);
@@ -255,7 +255,7 @@ static void carry_kept(struct mcp_request *request, const struct buffer *message
 }
 
 /* The request was cancelled: there is no answer, and the end of the connection says so. */
-static void carry_nothing(struct mcp_request *request)
+static void carry_cancelled(struct mcp_request *request)
 {
 	struct post *post = request->carrier_data;
 	post->request = NULL;
@@ -274,7 +274,7 @@ const struct mcp_carrier post_carrier = {
     .notify = carry_notification,
     .answer = carry_answer,
     .answer_kept = carry_kept,
-    .dropped = carry_nothing,
+    .dropped = carry_cancelled,
 };
 
 void post_serve(struct post *post, struct mcp_request *request, const struct mcp_headers *headers)
@@ -300,7 +300,7 @@ void post_batch_begin(struct post *post)
 	post->answers = BUFFER(MCP_ANSWER_MAX + 64 * KIB);
 }
 
-static void collect(struct post *post, const json_t *id, const struct buffer *message)
+static void answer_collect(struct post *post, const json_t *id, const struct buffer *message)
 {
 	if (post->stream)
 		stream_send(post->stream, message);
@@ -312,7 +312,7 @@ void post_collect_problem(struct post *post, const json_t *id, const struct mcp_
 {
 	struct buffer message DONE_BUFFER = BUFFER(16 * KIB);
 	put_problem(&message, id, problem);
-	collect(post, id, &message);
+	answer_collect(post, id, &message);
 }
 
 /* If a stream is opened after some answers have come, it carries those first. */
@@ -335,7 +335,7 @@ static void element_done(struct post *post)
 	} else if (post->call && post->answers.size == 0) {
 		post_accepted(post);
 	} else if (post->call && buffer_append_text(&post->answers, "]") == 0) {
-		respond(post, 200, &post->answers, NULL, 0);
+		post_respond(post, 200, &post->answers, NULL, 0);
 	}
 }
 

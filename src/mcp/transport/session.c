@@ -77,7 +77,7 @@ void session_touch(struct mcp_session *session)
 	session->used = clock_monotonic();
 }
 
-static void unsubscribe(struct subscription *subscription)
+static void subscription_remove(struct subscription *subscription)
 {
 	subscription->session->subscription_count--;
 	list_remove(&subscription->link);
@@ -97,7 +97,7 @@ void session_end(struct mcp_session *session)
 	request_set_cancel(&session->requests);
 	session_forget_asked(session, NULL);
 	list_each (&session->subscriptions, node)
-		unsubscribe(list_entry(node, struct subscription, link));
+		subscription_remove(list_entry(node, struct subscription, link));
 	session->get = NULL;
 	list_each (&session->streams, node)
 		stream_free(list_entry(node, struct mcp_stream, link));
@@ -106,13 +106,13 @@ void session_end(struct mcp_session *session)
 
 /* --- the table --- */
 
-static struct list *bucket_of(struct mcp_server *server, const char *id)
+static struct list *session_bucket(struct mcp_server *server, const char *id)
 {
 	return &server->sessions[((unsigned char)id[0] * 31u + (unsigned char)id[1]) %
 				 SESSION_BUCKETS];
 }
 
-static bool same_view(const struct mcp_view *a, const struct mcp_view *b)
+static bool view_equal(const struct mcp_view *a, const struct mcp_view *b)
 {
 	return a->face == b->face && a->toolsets == b->toolsets && a->read_only == b->read_only &&
 	       id_equal(&a->sandbox, &b->sandbox);
@@ -123,11 +123,11 @@ struct mcp_session *session_find(struct mcp_server *server, const char *id,
 {
 	if (strlen(id) != SESSION_ID_SIZE - 1)
 		return NULL;
-	list_each (bucket_of(server, id), node) {
+	list_each (session_bucket(server, id), node) {
 		struct mcp_session *session = list_entry(node, struct mcp_session, bucket);
 		if (strcmp(session->id, id) == 0)
 			return principal_same(&session->principal, principal) &&
-				       same_view(&session->view, view)
+				       view_equal(&session->view, view)
 				   ? session
 				   : NULL;
 	}
@@ -136,7 +136,7 @@ struct mcp_session *session_find(struct mcp_server *server, const char *id,
 
 /* Sessions of the same principal: their number, and the one to end first: idle ones before busy
  * ones, and among these the one that was not used for longest. */
-static size_t count_own(const struct mcp_session *session, struct mcp_session **ret_last)
+static size_t sessions_count_own(const struct mcp_session *session, struct mcp_session **ret_last)
 {
 	size_t count = 0;
 	struct mcp_session *last = NULL;
@@ -159,7 +159,8 @@ static size_t count_own(const struct mcp_session *session, struct mcp_session **
 
 /* Sessions of the same workspace: their number, and the one that was not used for longest;
  * preferably one of the same principal, so that a principal that opens many loses its own. */
-static size_t count_beside(const struct mcp_session *session, struct mcp_session **ret_idle)
+static size_t sessions_count_beside(const struct mcp_session *session,
+				    struct mcp_session **ret_idle)
 {
 	size_t count = 0;
 	struct mcp_session *idle = NULL;
@@ -188,9 +189,9 @@ int session_open(struct mcp_session *session, struct error *error)
 	struct mcp_session *idle, *own;
 	uint8_t id[32];
 	/* A principal that opens many sessions and keeps them busy must not lock out others. */
-	if (count_own(session, &own) >= SESSIONS_OWN_MAX)
+	if (sessions_count_own(session, &own) >= SESSIONS_OWN_MAX)
 		session_end(own);
-	if (count_beside(session, &idle) >= SESSIONS_MAX) {
+	if (sessions_count_beside(session, &idle) >= SESSIONS_MAX) {
 		if (!idle)
 			return error_set(error, ERROR_BUSY,
 					 "%d sessions of this workspace have requests under way",
@@ -199,7 +200,7 @@ int session_open(struct mcp_session *session, struct error *error)
 	}
 	random_bytes(id, sizeof(id));
 	base64url_encode_32(id, session->id);
-	list_append(bucket_of(server, session->id), &session->bucket);
+	list_append(session_bucket(server, session->id), &session->bucket);
 	server->session_count++;
 	server_tend(server);
 	/* Lines end with their connection, which watches the token itself. */
@@ -337,7 +338,7 @@ void session_responded(struct mcp_session *session, const json_t *response)
 
 /* --- what it watches --- */
 
-static void updated(struct resource_watch *watch)
+static void subscription_updated(struct resource_watch *watch)
 {
 	struct subscription *subscription = watch->data;
 	struct buffer message DONE_BUFFER = BUFFER(64 * KIB);
@@ -377,7 +378,7 @@ int session_subscribe(struct mcp_session *session, const char *uri, struct error
 	subscription->session = session;
 	subscription->watch =
 	    resource_watch_new(session->server->core, session->view.face, &session->principal, uri,
-			       updated, subscription, error);
+			       subscription_updated, subscription, error);
 	if (!subscription->watch) {
 		free(subscription);
 		return -1;
@@ -391,7 +392,7 @@ void session_unsubscribe(struct mcp_session *session, const char *uri)
 {
 	struct subscription *subscription = find_subscription(session, uri);
 	if (subscription)
-		unsubscribe(subscription);
+		subscription_remove(subscription);
 }
 
 void session_set_log_level(struct mcp_session *session, enum mcp_log_level level)

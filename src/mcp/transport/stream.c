@@ -45,7 +45,7 @@ static void event_free(struct stream_event *event)
 }
 
 /* The connection does not belong to the stream any more. */
-static struct call *let_go(struct mcp_stream *stream)
+static struct call *stream_release_call(struct mcp_stream *stream)
 {
 	struct call *call = stream->call;
 	stream->call = NULL;
@@ -62,7 +62,7 @@ void stream_detach(struct mcp_stream *stream)
 {
 	if (!stream->call)
 		return;
-	struct call *call = let_go(stream);
+	struct call *call = stream_release_call(stream);
 	http_stream_end(call->exchange);
 	call_answered(call);
 }
@@ -100,7 +100,7 @@ static void forget_oldest(struct mcp_session *session)
 }
 
 /* Removes the oldest events until the session keeps no more than its share. */
-static void trim(struct mcp_session *session)
+static void session_trim_events(struct mcp_session *session)
 {
 	size_t most =
 	    session->server->kept > SERVER_REPLAY_MAX ? SESSION_REPLAY_LEAST : SESSION_REPLAY_MAX;
@@ -116,13 +116,13 @@ void streams_expire(struct mcp_session *session, int64_t now)
 		forget_oldest(session);
 }
 
-static void put(struct mcp_stream *stream, const void *data, size_t size)
+static void stream_put(struct mcp_stream *stream, const void *data, size_t size)
 {
 	stream->spoken = clock_monotonic();
 	http_stream_write(stream->call->exchange, data, size);
 }
 
-static void keep(struct mcp_stream *stream, const struct buffer *text, uint64_t number)
+static void event_keep(struct mcp_stream *stream, const struct buffer *text, uint64_t number)
 {
 	struct mcp_session *session = stream->session;
 	struct stream_event *event = malloc(sizeof(*event) + text->size);
@@ -138,7 +138,7 @@ static void keep(struct mcp_stream *stream, const struct buffer *text, uint64_t 
 	session->event_count++;
 	session->kept += event->size + EVENT_OVERHEAD;
 	session->server->kept += event->size + EVENT_OVERHEAD;
-	trim(session);
+	session_trim_events(session);
 }
 
 void stream_send(struct mcp_stream *stream, const struct buffer *message)
@@ -153,15 +153,15 @@ void stream_send(struct mcp_stream *stream, const struct buffer *message)
 	    buffer_append_text(&text, "\n\n") < 0)
 		abort(); /* its maximum is sufficient */
 	if (stream->call)
-		put(stream, text.data, text.size);
+		stream_put(stream, text.data, text.size);
 	if (stream->session && text.size + EVENT_OVERHEAD <= SESSION_REPLAY_MAX)
-		keep(stream, &text, number);
+		event_keep(stream, &text, number);
 }
 
-static void on_gone(struct call *call)
+static void stream_call_gone(struct call *call)
 {
 	struct mcp_stream *stream = call->state;
-	let_go(stream);
+	stream_release_call(stream);
 	if (stream->gone)
 		stream->gone(stream);
 	else if (stream->finished && list_empty(&stream->events))
@@ -169,13 +169,13 @@ static void on_gone(struct call *call)
 }
 
 /* From the first event a client learns how to reconnect, before there is any message. */
-static void prime(struct mcp_stream *stream)
+static void stream_prime(struct mcp_stream *stream)
 {
 	char text[96];
 	int size = snprintf(text, sizeof(text), "id: %llu-%llu\nretry: %d\ndata: \n\n",
 			    (unsigned long long)stream->number,
 			    (unsigned long long)stream->next - 1, STREAM_RETRY_MS);
-	put(stream, text, (size_t)size);
+	stream_put(stream, text, (size_t)size);
 }
 
 void stream_attach(struct mcp_stream *stream, struct call *call, uint64_t after)
@@ -188,19 +188,19 @@ void stream_attach(struct mcp_stream *stream, struct call *call, uint64_t after)
 	stream_detach(stream);
 	stream->call = call;
 	call->state = stream;
-	call->on_gone = on_gone;
+	call->on_gone = stream_call_gone;
 	list_append(&stream->server->streams, &stream->attached);
 	statistics.streams++;
 	server_tend(stream->server);
 	http_stream_begin(call->exchange, 200, "text/event-stream", -1, headers,
 			  ARRAY_SIZE(headers));
-	put(stream, ": open\n\n", 8);
+	stream_put(stream, ": open\n\n", 8);
 	if (session && session->revision >= MCP_2025_11_25 && after == STREAM_ANEW)
-		prime(stream);
+		stream_prime(stream);
 	list_each (&stream->events, node) {
 		struct stream_event *event = list_entry(node, struct stream_event, in_stream);
 		if (event->number > after)
-			put(stream, event->data, event->size);
+			stream_put(stream, event->data, event->size);
 	}
 	if (stream->finished)
 		stream_detach(stream);
@@ -212,6 +212,6 @@ void streams_keep_alive(struct mcp_server *server, int64_t now)
 	list_each (&server->streams, node) {
 		struct mcp_stream *stream = list_entry(node, struct mcp_stream, attached);
 		if (now - stream->spoken >= (STREAM_KEEP_ALIVE_MS - SERVER_TEND_MS) * NSEC_PER_MSEC)
-			put(stream, comment, sizeof(comment) - 1);
+			stream_put(stream, comment, sizeof(comment) - 1);
 	}
 }

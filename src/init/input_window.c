@@ -1,6 +1,6 @@
 /* A pool of rings for bytes on their way in. Static memory: an unused page costs nothing, and
  * used pages go back to the kernel with the window. Called by exec_input.c and relay.c. */
-#include "init/window.h"
+#include "init/input_window.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -1,15 +1,15 @@
 /* The fields of a create, with the folders that come with its request. Called by the handlers of
  * create and run. Pure; nothing blocks. */
-#include "api/sandbox/ask.h"
+#include "api/sandbox/create_fields.h"
 
 #include "api/sandbox/mounts.h"
 
-void sandbox_ask_done(struct sandbox_ask *ask)
+void create_fields_done(struct create_fields *ask)
 {
 	sandbox_fields_done(&ask->fields);
 }
 
-int sandbox_ask_check(struct call *call, struct sandbox_ask *ask, struct error *error)
+int sandbox_ask_check(struct call *call, struct create_fields *ask, struct error *error)
 {
 	struct sandbox_fields *fields = &ask->fields;
 	if (sandbox_fields_check(fields, FIELDS_REST, &call->core->config, error) < 0 ||

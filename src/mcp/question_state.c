@@ -1,7 +1,7 @@
-/* Seals the state that a modern client keeps between two rounds (ask_state.h): base64 of an
+/* Seals the state that a modern client keeps between two rounds (question_state.h): base64 of an
  * HMAC-SHA256 and of a JSON object. The key is stored, so that a round survives a restart. Called
- * by ask.c. Nothing blocks. */
-#include "mcp/ask_state.h"
+ * by questions.c. Nothing blocks. */
+#include "mcp/question_state.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -13,7 +13,7 @@
 #include "base/base64.h"
 #include "base/clock.h"
 #include "base/limits.h"
-#include "mcp/ask.h"
+#include "mcp/questions.h"
 #include "mcp/server.h"
 
 #define MAC_SIZE 32
@@ -47,8 +47,8 @@ static void add_text(struct buffer *to, const char *text)
 
 /* Covers the caller, the call and the payload. Names and URIs are bounded by the message's size,
  * which is far below the buffer's. */
-static void sign(const struct mcp_request *request, const char *payload, size_t size,
-		 uint8_t mac[MAC_SIZE])
+static void state_sign(const struct mcp_request *request, const char *payload, size_t size,
+		       uint8_t mac[MAC_SIZE])
 {
 	const struct principal *principal = &request->principal;
 	const json_t *name = json_object_get(request->params, "name");
@@ -89,7 +89,7 @@ int ask_seal(const struct mcp_request *request, const json_t *kept, int64_t now,
 	    json_dump_callback(kept, add_to_buffer, &sealed, JSON_COMPACT | JSON_ENCODE_ANY) < 0 ||
 	    buffer_append_text(&sealed, "}") < 0)
 		return -EMSGSIZE;
-	sign(request, sealed.data + MAC_SIZE, sealed.size - MAC_SIZE, mac);
+	state_sign(request, sealed.data + MAC_SIZE, sealed.size - MAC_SIZE, mac);
 	memcpy(sealed.data, mac, MAC_SIZE);
 	int result = buffer_reserve(to, BASE64_SIZE(sealed.size));
 	if (result < 0)
@@ -112,7 +112,7 @@ int ask_unseal(const struct mcp_request *request, const char *text, int64_t now,
 	if (decoded <= MAC_SIZE)
 		return error_set(error, ERROR_INVALID, "`requestState` is not this server's");
 	buffer_grow(&sealed, (size_t)decoded);
-	sign(request, sealed.data + MAC_SIZE, sealed.size - MAC_SIZE, mac);
+	state_sign(request, sealed.data + MAC_SIZE, sealed.size - MAC_SIZE, mac);
 	if (CRYPTO_memcmp(mac, sealed.data, MAC_SIZE) != 0)
 		return error_set(error, ERROR_INVALID,
 				 "`requestState` is not this server's, or not of this call: begin "

@@ -23,7 +23,7 @@ static void wait_gone(struct call *call)
 	call->state = NULL;
 }
 
-static void waited(void *data, struct sandbox *sandbox, const struct error *error)
+static void sandbox_waited(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct call *call = data;
 	call->state = NULL;
@@ -77,7 +77,8 @@ void sandbox_wait_call(struct call *call)
 		return;
 	}
 	call->on_gone = wait_gone;
-	if (sandbox_wait(sandbox, what, query.seconds * 1000, waited, call, &wait, &error) < 0)
+	if (sandbox_wait(sandbox, what, query.seconds * 1000, sandbox_waited, call, &wait, &error) <
+	    0)
 		reply_error(call, &error);
 	else
 		call->state = wait;
@@ -86,7 +87,7 @@ void sandbox_wait_call(struct call *call)
 /* --- drain --- */
 
 /* Stopped, or deleted. */
-static void drained(void *data, const struct error *error)
+static void sandbox_drained(void *data, const struct error *error)
 {
 	struct call *call = data;
 	struct sandbox_row row = {0};
@@ -143,7 +144,7 @@ void sandbox_drain_post(struct call *call)
 	}
 	call_hold(call);
 	if (sandbox_drain(sandbox, &call->principal, drain.seconds,
-			  strcmp(drain.then, "delete") == 0, drained, call, &error) < 0) {
+			  strcmp(drain.then, "delete") == 0, sandbox_drained, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
@@ -166,7 +167,7 @@ static void reply_status(struct call *call, const char *status)
 	reply_json(call, 200, &writer);
 }
 
-static void hibernated(void *data, const struct error *error)
+static void sandbox_hibernated(void *data, const struct error *error)
 {
 	struct call *call = data;
 	if (error)
@@ -188,13 +189,13 @@ void sandbox_hibernate_post(struct call *call)
 		return;
 	}
 	call_hold(call);
-	if (sandbox_pause(sandbox, &call->principal, hibernated, call, &error) < 0) {
+	if (sandbox_pause(sandbox, &call->principal, sandbox_hibernated, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
 }
 
-static void woken(void *data, const struct error *error)
+static void sandbox_woken(void *data, const struct error *error)
 {
 	struct call *call = data;
 	if (error)
@@ -211,7 +212,7 @@ void sandbox_wake_post(struct call *call)
 	if (!sandbox)
 		return;
 	call_hold(call);
-	if (sandbox_ready(sandbox, &call->principal, true, woken, call, &error) < 0) {
+	if (sandbox_ready(sandbox, &call->principal, true, sandbox_woken, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -1,6 +1,6 @@
 /* Walks /proc. Called by killing.c (killing), exec.c (left-over processes) and connection.c
  * (metrics). Reads /proc/PID/stat only: unlike cmdline it never waits for that process's memory. */
-#include "init/scan.h"
+#include "init/proc_scan.h"
 
 #include <dirent.h>
 #include <errno.h>

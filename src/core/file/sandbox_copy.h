@@ -5,9 +5,9 @@
 
 #include "core/file/files.h"
 
-struct between;
+struct sandbox_copy;
 
-struct between_spec {
+struct sandbox_copy_spec {
 	const struct principal *principal; /* the caller, for the activity */
 	struct sandbox *from, *to;         /* both are ready */
 	const char *from_path, *to_path;
@@ -19,8 +19,9 @@ struct between_spec {
 /* A file appears in the other sandbox whole or not at all; of a directory whose copy fails half
  * way, the copied files stay. Calls back once, with the bytes of the files, or with an error that
  * names the side on which it occurred. */
-NODISCARD int between_start(const struct between_spec *spec,
-			    void (*done)(void *data, uint64_t bytes, const struct error *error),
-			    void *data, struct between **ret_between, struct error *error);
+NODISCARD int sandbox_copy_start(const struct sandbox_copy_spec *spec,
+				 void (*done)(void *data, uint64_t bytes,
+					      const struct error *error),
+				 void *data, struct sandbox_copy **ret_copy, struct error *error);
 /* Nothing is called back any more; both operations are cancelled. */
-void between_cancel(struct between *between);
+void sandbox_copy_cancel(struct sandbox_copy *copy);

@@ -1,7 +1,7 @@
-/* Asks the client in the middle of a request (ask.h). Owns `request->asking`: the answers so far,
- * and for a legacy client the questions without an answer. The questions of a task are in
- * mcp/tasks/ask.c. Called by the handlers of tools and prompts. Nothing blocks. */
-#include "mcp/ask.h"
+/* Asks the client in the middle of a request (questions.h). Owns `request->asking`: the answers so
+ * far, and for a legacy client the questions without an answer. The questions of a task are in
+ * mcp/tasks/questions.c. Called by the handlers of tools and prompts. Nothing blocks. */
+#include "mcp/questions.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/limits.h"
 #include "base/text.h"
 #include "mcp/alarm.h"
-#include "mcp/ask_state.h"
+#include "mcp/question_state.h"
 #include "mcp/content.h"
 #include "mcp/transport/session.h"
 #include "mcp/tasks/task.h"
@@ -55,7 +55,7 @@ static uint32_t capability_of(const char *method)
 /* --- answers --- */
 
 /* Does the answer fit a question of one of these kinds? The handler checks its content. */
-static bool fits(const json_t *answer, uint32_t capabilities)
+static bool answer_fits(const json_t *answer, uint32_t capabilities)
 {
 	const char *action = json_string_value(json_object_get(answer, "action"));
 	const json_t *content = json_object_get(answer, "content");
@@ -70,7 +70,7 @@ static bool fits(const json_t *answer, uint32_t capabilities)
 	return (capabilities & CLIENT_ROOTS) && json_is_array(json_object_get(answer, "roots"));
 }
 
-static struct asking *asking_of(struct mcp_request *request)
+static struct asking *request_asking(struct mcp_request *request)
 {
 	if (request->asking)
 		return request->asking;
@@ -83,7 +83,7 @@ static struct asking *asking_of(struct mcp_request *request)
 	return asking;
 }
 
-static bool unseal(struct mcp_request *request, struct asking *asking, const json_t *sealed)
+static bool asking_unseal(struct mcp_request *request, struct asking *asking, const json_t *sealed)
 {
 	json_t *kept = NULL;
 	struct error error;
@@ -121,8 +121,8 @@ bool ask_state(struct mcp_request *request, const json_t **ret_state)
 		mcp_error(request, MCP_INVALID_PARAMS, NULL, "`inputResponses` must be an object");
 		return false;
 	}
-	struct asking *asking = asking_of(request);
-	if (sealed && !unseal(request, asking, sealed))
+	struct asking *asking = request_asking(request);
+	if (sealed && !asking_unseal(request, asking, sealed))
 		return false;
 	*ret_state = asking->state;
 	return true;
@@ -133,12 +133,12 @@ const json_t *ask_answer(struct mcp_request *request, const char *key)
 	const uint32_t any = CLIENT_ELICITATION | CLIENT_SAMPLING | CLIENT_ROOTS;
 	if (request->task) {
 		const json_t *answer = task_answer(request->task, key);
-		return fits(answer, any) ? answer : NULL;
+		return answer_fits(answer, any) ? answer : NULL;
 	}
-	struct asking *asking = asking_of(request);
+	struct asking *asking = request_asking(request);
 	const json_t *responses = json_object_get(request->params, "inputResponses");
 	json_t *given = revision_modern(request->revision) ? json_object_get(responses, key) : NULL;
-	if (fits(given, any))
+	if (answer_fits(given, any))
 		json_object_set(asking->answers, key, given);
 	return json_object_get(asking->answers, key);
 }
@@ -177,7 +177,7 @@ static bool refuse_incapable(struct mcp_request *request, const struct question 
 	return true;
 }
 
-static void fail(struct mcp_request *request, const char *why)
+static void asking_fail(struct mcp_request *request, const char *why)
 {
 	if (request->tool)
 		content_refuse(request, "%s", why);
@@ -188,8 +188,8 @@ static void fail(struct mcp_request *request, const char *why)
 /* --- modern: the request ends with the questions --- */
 
 /* Without a state and without answers nothing is stored and nothing is sent. */
-static int seal(struct mcp_request *request, struct asking *asking, const char *state,
-		struct buffer *to)
+static int asking_seal(struct mcp_request *request, struct asking *asking, const char *state,
+		       struct buffer *to)
 {
 	if (!state && json_object_size(asking->answers) == 0)
 		return 0;
@@ -209,8 +209,8 @@ static void ask_modern(struct mcp_request *request, const struct question *quest
 		       const char *state)
 {
 	struct buffer sealed DONE_BUFFER = BUFFER(ASK_STATE_MAX);
-	struct asking *asking = asking_of(request);
-	if (seal(request, asking, state, &sealed) < 0) {
+	struct asking *asking = request_asking(request);
+	if (asking_seal(request, asking, state, &sealed) < 0) {
 		mcp_error(request, MCP_INVALID_PARAMS, NULL,
 			  "the answers are too long to be kept until the next round");
 		return;
@@ -244,7 +244,7 @@ static void take_response(struct asking *asking, const struct asked *asked, cons
 {
 	json_t *result = json_object_get(response, "result");
 	const json_t *message = json_object_get(json_object_get(response, "error"), "message");
-	if (fits(result, capability_of(asked->method))) {
+	if (answer_fits(result, capability_of(asked->method))) {
 		json_object_set(asking->answers, asked->key, result);
 		return;
 	}
@@ -260,7 +260,7 @@ static void take_response(struct asking *asking, const struct asked *asked, cons
 }
 
 /* May drop the last reference: the request is not used afterwards. */
-static void answered(struct mcp_request *request, void *data, const json_t *response)
+static void question_answered(struct mcp_request *request, void *data, const json_t *response)
 {
 	struct asked *asked = data;
 	struct asking *asking = asked->asking;
@@ -269,7 +269,7 @@ static void answered(struct mcp_request *request, void *data, const json_t *resp
 		stop_waiting(asking);
 		if (request->open) {
 			if (asking->refusal)
-				fail(request, asking->refusal);
+				asking_fail(request, asking->refusal);
 			else
 				asking->again(request);
 		}
@@ -282,15 +282,15 @@ static void waited_long_enough(void *data)
 {
 	struct asking *asking = data;
 	if (asking->request->open)
-		fail(asking->request, "the client was asked, and has not answered in time");
+		asking_fail(asking->request, "the client was asked, and has not answered in time");
 }
 
 static void ask_legacy(struct mcp_request *request, const struct question *questions, size_t count,
 		       const char *state, void (*again)(struct mcp_request *request))
 {
-	struct asking *asking = asking_of(request);
+	struct asking *asking = request_asking(request);
 	if (!request->session) {
-		fail(request, "this asks the client, which needs a session");
+		asking_fail(request, "this asks the client, which needs a session");
 		return;
 	}
 	json_decref(asking->state);
@@ -308,25 +308,25 @@ static void ask_legacy(struct mcp_request *request, const struct question *quest
 		asked->method = text_duplicate(questions[i].method);
 		mcp_hold(request);
 		if (session_ask(request->session, request, questions[i].method, questions[i].params,
-				answered, asked) < 0)
-			answered(request, asked, NULL);
+				question_answered, asked) < 0)
+			question_answered(request, asked, NULL);
 	}
 	if (--asking->waiting > 0)
 		return;
 	stop_waiting(asking);
-	fail(request, asking->refusal ? asking->refusal : "the client cannot be asked");
+	asking_fail(request, asking->refusal ? asking->refusal : "the client cannot be asked");
 }
 
 /* --- */
 
 /* The questions without a valid answer; all of them if each has one. */
-static size_t unanswered(struct mcp_request *request, const struct question *questions,
-			 size_t count, struct question left[ASK_QUESTIONS_MAX])
+static size_t questions_unanswered(struct mcp_request *request, const struct question *questions,
+				   size_t count, struct question left[ASK_QUESTIONS_MAX])
 {
 	size_t found = 0;
 	for (size_t i = 0; i < count; i++)
-		if (!fits(ask_answer(request, questions[i].key),
-			  capability_of(questions[i].method)))
+		if (!answer_fits(ask_answer(request, questions[i].key),
+				 capability_of(questions[i].method)))
 			left[found++] = questions[i];
 	if (found > 0)
 		return found;
@@ -334,8 +334,8 @@ static size_t unanswered(struct mcp_request *request, const struct question *que
 	return count;
 }
 
-void ask(struct mcp_request *request, const struct question *questions, size_t count,
-	 const char *state, void (*again)(struct mcp_request *request))
+void questions_ask(struct mcp_request *request, const struct question *questions, size_t count,
+		   const char *state, void (*again)(struct mcp_request *request))
 {
 	struct question left[ASK_QUESTIONS_MAX];
 	if (count > ASK_QUESTIONS_MAX)
@@ -346,11 +346,11 @@ void ask(struct mcp_request *request, const struct question *questions, size_t c
 		task_ask(request, questions, count, state, again);
 		return;
 	}
-	if (asking_of(request)->rounds >= ASK_ROUNDS_MAX) {
-		fail(request, "the client was asked too often without a good answer");
+	if (request_asking(request)->rounds >= ASK_ROUNDS_MAX) {
+		asking_fail(request, "the client was asked too often without a good answer");
 		return;
 	}
-	count = unanswered(request, questions, count, left);
+	count = questions_unanswered(request, questions, count, left);
 	if (revision_modern(request->revision))
 		ask_modern(request, left, count, state);
 	else

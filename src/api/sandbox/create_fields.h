@@ -5,11 +5,11 @@
 #include "edge/call.h"
 #include "edge/sandbox_fields.h"
 
-struct sandbox_ask {
+struct create_fields {
 	struct sandbox_fields fields; /* borrows from the JSON and from here */
 	struct mount_spec mounts[SANDBOX_MOUNTS_MAX];
 };
 
 /* What the fields say together. */
-NODISCARD int sandbox_ask_check(struct call *call, struct sandbox_ask *ask, struct error *error);
-void sandbox_ask_done(struct sandbox_ask *ask);
+NODISCARD int sandbox_ask_check(struct call *call, struct create_fields *ask, struct error *error);
+void create_fields_done(struct create_fields *ask);

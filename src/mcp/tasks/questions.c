@@ -1,13 +1,13 @@
 /* The questions of a task to its client: tasks/get shows them as inputRequests, tasks/update brings
- * the answers, one by one or together. Called by ask.c and tasks.c. Nothing blocks. */
+ * the answers, one by one or together. Called by questions.c and tasks.c. Nothing blocks. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
-#include "mcp/ask.h"
+#include "mcp/questions.h"
 #include "mcp/tasks/task_private.h"
 
-static bool pend(struct mcp_task *task, const struct question *question)
+static bool question_put_pending(struct mcp_task *task, const struct question *question)
 {
 	json_t *params = json_loads(question->params, 0, NULL);
 	if (!params)
@@ -32,7 +32,7 @@ void task_ask(struct mcp_request *request, const struct question *questions, siz
 		if (left && ask_answer(request, questions[i].key))
 			continue;
 		json_object_del(task->answers, questions[i].key);
-		good &= pend(task, &questions[i]);
+		good &= question_put_pending(task, &questions[i]);
 	}
 	if (!good || json_object_size(task->pending) == 0) {
 		mcp_error(request, MCP_INTERNAL_ERROR, NULL, "the question is not a JSON object");

@@ -12,7 +12,7 @@
 #define CURSOR_PREFIX "page:"
 #define CURSOR_MAX (sizeof(CURSOR_PREFIX) + 12 + PAGE_POSITION_MAX)
 
-static bool parse(const char *cursor, uint32_t *ret_table, struct page *page)
+static bool page_cursor_parse(const char *cursor, uint32_t *ret_table, struct page *page)
 {
 	char text[CURSOR_MAX + 3];
 	uint64_t table;
@@ -44,7 +44,7 @@ bool page_open(struct mcp_request *request, uint32_t *ret_table, struct page *pa
 		return true;
 	const char *text = json_string_value(cursor);
 	/* An empty cursor means the beginning. */
-	if (text && (!*text || parse(text, ret_table, page)))
+	if (text && (!*text || page_cursor_parse(text, ret_table, page)))
 		return true;
 	mcp_error(request, MCP_INVALID_PARAMS, NULL,
 		  "the cursor is not one that this server gave out; ask again without one");

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "core/file/between.h"
+#include "core/file/sandbox_copy.h"
 #include "mcp/tools/output.h"
 #include "mcp/tools/file.h"
 
@@ -15,7 +15,7 @@ struct change {
 	const char *what; /* "made", "removed": the answer's verb */
 	struct file_request request;
 	struct id from_sandbox;
-	struct between *between;
+	struct sandbox_copy *copy;
 	struct file_entry *entry;
 };
 
@@ -35,7 +35,7 @@ static struct change *change_new(struct mcp_request *request, enum file_operatio
 	return change;
 }
 
-static void reply(struct mcp_request *request, const char *extra)
+static void file_change_reply(struct mcp_request *request, const char *extra)
 {
 	const struct change *change = request->state;
 	struct buffer text DONE_BUFFER = BUFFER(4 * GUEST_PATH_MAX);
@@ -48,7 +48,7 @@ static void reply(struct mcp_request *request, const char *extra)
 	file_tool_reply(request, "%s%s", buffer_text(&text), extra);
 }
 
-static void changed(void *data, const struct error *error)
+static void file_changed(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	const struct change *change = request->state;
@@ -57,7 +57,7 @@ static void changed(void *data, const struct error *error)
 	if (error)
 		file_tool_fail(request, change->tool.path, error);
 	else
-		reply(request, "");
+		file_change_reply(request, "");
 	mcp_release(request);
 }
 
@@ -66,7 +66,7 @@ static struct bytes bytes_of_text(const char *text)
 	return (struct bytes){(const uint8_t *)text, strlen(text)};
 }
 
-static void act(struct mcp_request *request, struct sandbox *sandbox)
+static void change_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct change *change = request->state;
 	struct error error;
@@ -75,7 +75,7 @@ static void act(struct mcp_request *request, struct sandbox *sandbox)
 		change->request.path2 = bytes_of_text(change->to);
 	if (change->recursive)
 		change->request.flags |= FILE_RECURSIVE;
-	if (file_change(sandbox, &request->principal, &change->request, changed, request,
+	if (file_change(sandbox, &request->principal, &change->request, file_changed, request,
 			&change->tool.pending.task, &error) < 0)
 		file_tool_fail(request, change->tool.path, &error);
 	else
@@ -96,7 +96,7 @@ static void make_directory(struct mcp_request *request, const json_t *arguments)
 	change->request.flags = FILE_PARENTS;
 	change->request.mode = 0755;
 	if (tool_arguments(request, arguments, change))
-		target_ready(request, change->tool.sandbox, 0, act);
+		target_ready(request, change->tool.sandbox, 0, change_file_act);
 }
 
 static const struct field remove_file_fields[] = {
@@ -110,7 +110,7 @@ static void remove_file(struct mcp_request *request, const json_t *arguments)
 {
 	struct change *change = change_new(request, FILE_REMOVE, "removed");
 	if (tool_arguments(request, arguments, change))
-		target_ready(request, change->tool.sandbox, 0, act);
+		target_ready(request, change->tool.sandbox, 0, change_file_act);
 }
 
 static const struct field move_file_fields[] = {
@@ -127,7 +127,7 @@ static void move_file(struct mcp_request *request, const json_t *arguments)
 	if (!tool_arguments(request, arguments, change))
 		return;
 	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
-	target_ready(request, change->tool.sandbox, 0, act);
+	target_ready(request, change->tool.sandbox, 0, change_file_act);
 }
 
 /* --- set_file_mode --- */
@@ -162,17 +162,17 @@ static void set_file_mode(struct mcp_request *request, const json_t *arguments)
 			       "field `mode` must be octal digits like \"0644\", at most 7777.");
 		return;
 	}
-	target_ready(request, change->tool.sandbox, 0, act);
+	target_ready(request, change->tool.sandbox, 0, change_file_act);
 }
 
 /* --- copy_file --- */
 
-static void copied(void *data, uint64_t bytes, const struct error *error)
+static void file_copied(void *data, uint64_t bytes, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct change *change = request->state;
 	char extra[64];
-	change->between = NULL;
+	change->copy = NULL;
 	if (!tool_back(request))
 		return;
 	snprintf(extra, sizeof(extra), " in sandbox %s, %llu bytes", request->sandbox.text,
@@ -180,18 +180,18 @@ static void copied(void *data, uint64_t bytes, const struct error *error)
 	if (error)
 		file_tool_fail(request, change->tool.path, error);
 	else
-		reply(request, extra);
+		file_change_reply(request, extra);
 	mcp_release(request);
 }
 
 static void copy_cancelled(struct mcp_request *request)
 {
 	struct change *change = request->state;
-	between_cancel(TAKE_PTR(change->between));
+	sandbox_copy_cancel(TAKE_PTR(change->copy));
 	mcp_release(request);
 }
 
-static void act_between(struct mcp_request *request, struct sandbox *to)
+static void sandbox_copy_act(struct mcp_request *request, struct sandbox *to)
 {
 	struct change *change = request->state;
 	struct error error;
@@ -203,30 +203,30 @@ static void act_between(struct mcp_request *request, struct sandbox *to)
 		mcp_fail(request, &error);
 		return;
 	}
-	struct between_spec spec = {.principal = &request->principal,
-				    .from = from,
-				    .to = to,
-				    .from_path = change->tool.path,
-				    .to_path = change->to,
-				    .user = "",
-				    .recursive = change->recursive,
-				    .no_replace = !change->replace,
-				    .parents = true};
-	if (between_start(&spec, copied, request, &change->between, &error) < 0)
+	struct sandbox_copy_spec spec = {.principal = &request->principal,
+					 .from = from,
+					 .to = to,
+					 .from_path = change->tool.path,
+					 .to_path = change->to,
+					 .user = "",
+					 .recursive = change->recursive,
+					 .no_replace = !change->replace,
+					 .parents = true};
+	if (sandbox_copy_start(&spec, file_copied, request, &change->copy, &error) < 0)
 		file_tool_fail(request, change->tool.path, &error);
 	else
 		tool_wait(request, copy_cancelled);
 }
 
-static void act_copy(struct mcp_request *request, struct sandbox *sandbox)
+static void copy_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct change *change = request->state;
 	if (!change->to_sandbox) {
-		act(request, sandbox);
+		change_file_act(request, sandbox);
 		return;
 	}
 	change->from_sandbox = sandbox->row.id;
-	target_ready(request, change->to_sandbox, 0, act_between);
+	target_ready(request, change->to_sandbox, 0, sandbox_copy_act);
 }
 
 static const struct field copy_file_fields[] = {
@@ -245,7 +245,7 @@ static void copy_file(struct mcp_request *request, const json_t *arguments)
 	if (!tool_arguments(request, arguments, change))
 		return;
 	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
-	target_ready(request, change->tool.sandbox, 0, act_copy);
+	target_ready(request, change->tool.sandbox, 0, copy_file_act);
 }
 
 /* --- stat_file --- */
@@ -301,7 +301,7 @@ static void stat_done(void *data, uint64_t total, bool cut, const struct error *
 	mcp_release(request);
 }
 
-static void act_stat(struct mcp_request *request, struct sandbox *sandbox)
+static void stat_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = stat_entry, .done = stat_done};
 	struct change *change = request->state;
@@ -318,7 +318,7 @@ static void stat_file(struct mcp_request *request, const json_t *arguments)
 {
 	struct change *change = change_new(request, FILE_STAT, "");
 	if (tool_arguments(request, arguments, change))
-		target_ready(request, change->tool.sandbox, 0, act_stat);
+		target_ready(request, change->tool.sandbox, 0, stat_file_act);
 }
 
 /* --- the table --- */

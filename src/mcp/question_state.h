@@ -1,7 +1,7 @@
-/* For ask.c: the state that a modern client keeps for the server between two rounds. It is accepted
- * only unchanged, from the same principal, for the same call, and in time: to the client it is
- * opaque, and what the client sends is not trusted. It is signed but not encrypted, so it must not
- * contain secrets. */
+/* For questions.c: the state that a modern client keeps for the server between two rounds. It is
+ * accepted only unchanged, from the same principal, for the same call, and in time: to the client
+ * it is opaque, and what the client sends is not trusted. It is signed but not encrypted, so it
+ * must not contain secrets. */
 #pragma once
 
 #include "mcp/request.h"

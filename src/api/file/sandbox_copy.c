@@ -1,31 +1,31 @@
 /* POST .../files/copy to or from another sandbox: finds it, makes both ready, copies
- * (core/file/between.h), answers. Nothing blocks; a disconnect of the client ends both
+ * (core/file/sandbox_copy.h), answers. Nothing blocks; a disconnect of the client ends both
  * operations. */
-#include "api/file/between.h"
+#include "api/file/sandbox_copy.h"
 
 #include <stdlib.h>
 
-#include "core/file/between.h"
+#include "core/file/sandbox_copy.h"
 #include "edge/json.h"
 
-struct between_call {
-	struct between_ask ask; /* its texts belong to the body */
+struct sandbox_copy_call {
+	struct sandbox_copy_fields ask; /* its texts belong to the body */
 	struct id other;
-	struct between *between; /* NULL: not under way */
+	struct sandbox_copy *copy; /* NULL: not under way */
 };
 
-static void gone(struct call *call)
+static void sandbox_copy_gone(struct call *call)
 {
-	struct between_call *state = call->state;
-	if (state->between)
-		between_cancel(TAKE_PTR(state->between));
+	struct sandbox_copy_call *state = call->state;
+	if (state->copy)
+		sandbox_copy_cancel(TAKE_PTR(state->copy));
 }
 
-static void copied(void *data, uint64_t bytes, const struct error *error)
+static void sandbox_copy_done(void *data, uint64_t bytes, const struct error *error)
 {
 	struct call *call = data;
-	struct between_call *state = call->state;
-	state->between = NULL;
+	struct sandbox_copy_call *state = call->state;
+	state->copy = NULL;
 	if (error) {
 		reply_error(call, error);
 		return;
@@ -40,11 +40,11 @@ static void copied(void *data, uint64_t bytes, const struct error *error)
 	reply_json(call, 200, &writer);
 }
 
-static void copy(struct call *call, struct sandbox *own, struct sandbox *other)
+static void sandbox_copy_begin(struct call *call, struct sandbox *own, struct sandbox *other)
 {
-	struct between_call *state = call->state;
-	const struct between_ask *ask = &state->ask;
-	const struct between_spec spec = {
+	struct sandbox_copy_call *state = call->state;
+	const struct sandbox_copy_fields *ask = &state->ask;
+	const struct sandbox_copy_spec spec = {
 	    .principal = &call->principal,
 	    .from = ask->from_sandbox ? other : own,
 	    .to = ask->from_sandbox ? own : other,
@@ -56,16 +56,16 @@ static void copy(struct call *call, struct sandbox *own, struct sandbox *other)
 	    .parents = ask->parents,
 	};
 	struct error error;
-	if (between_start(&spec, copied, call, &state->between, &error) < 0) {
-		state->between = NULL;
+	if (sandbox_copy_start(&spec, sandbox_copy_done, call, &state->copy, &error) < 0) {
+		state->copy = NULL;
 		reply_error(call, &error);
 	}
 }
 
-static void other_ready(void *context, const struct error *error)
+static void other_sandbox_ready(void *context, const struct error *error)
 {
 	struct call *call = context;
-	struct between_call *state = call->state;
+	struct sandbox_copy_call *state = call->state;
 	struct error ended;
 	if (call->exchange && error) {
 		struct error told = *error;
@@ -79,15 +79,15 @@ static void other_ready(void *context, const struct error *error)
 				  state->other.text);
 			reply_error(call, &ended);
 		} else if (own) {
-			copy(call, own, other);
+			sandbox_copy_begin(call, own, other);
 		}
 	}
 	call_release(call);
 }
 
-static void own_ready(struct call *call, struct sandbox *sandbox)
+static void own_sandbox_ready(struct call *call, struct sandbox *sandbox)
 {
-	struct between_call *state = call->state;
+	struct sandbox_copy_call *state = call->state;
 	struct sandbox *other = sandbox_by_id(call->core, &state->other);
 	struct error error;
 	int result = 0;
@@ -97,14 +97,15 @@ static void own_ready(struct call *call, struct sandbox *sandbox)
 		result = error_set(&error, ERROR_SANDBOX_ENDED, "sandbox %s ended meanwhile",
 				   state->other.text);
 	else
-		result = sandbox_ready(other, &call->principal, true, other_ready, call, &error);
+		result =
+		    sandbox_ready(other, &call->principal, true, other_sandbox_ready, call, &error);
 	if (result < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
 }
 
-bool file_between(struct call *call, const struct between_ask *ask)
+bool sandbox_copy_answer(struct call *call, const struct sandbox_copy_fields *ask)
 {
 	struct error error;
 	struct sandbox *other = NULL;
@@ -124,14 +125,14 @@ bool file_between(struct call *call, const struct between_ask *ask)
 	}
 	if (id_equal(&other->row.id, &call->sandbox))
 		return false;
-	struct between_call *state = calloc(1, sizeof(*state));
+	struct sandbox_copy_call *state = calloc(1, sizeof(*state));
 	if (!state)
 		abort();
 	state->ask = *ask;
 	state->other = other->row.id;
 	call->state = state;
 	call->state_free = free;
-	call->on_gone = gone;
-	call_ready(call, own_ready);
+	call->on_gone = sandbox_copy_gone;
+	call_ready(call, own_sandbox_ready);
 	return true;
 }

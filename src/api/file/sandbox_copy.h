@@ -4,7 +4,7 @@
 #include "edge/call.h"
 
 /* The fields of POST .../files/copy. Borrowed from the call's body. */
-struct between_ask {
+struct sandbox_copy_fields {
 	const char *from, *to;
 	const char *from_sandbox, *to_sandbox; /* NULL: the one in the path */
 	const char *user;
@@ -12,4 +12,4 @@ struct between_ask {
 };
 
 /* Answers the call and returns true; false if both sides are the sandbox in the path. */
-NODISCARD bool file_between(struct call *call, const struct between_ask *ask);
+NODISCARD bool sandbox_copy_answer(struct call *call, const struct sandbox_copy_fields *ask);

@@ -27,7 +27,7 @@ struct job_list {
 	bool running, cut;
 };
 
-static bool list_one(void *data, const struct exec_row *row)
+static bool job_list_add(void *data, const struct exec_row *row)
 {
 	struct job_list *list = data;
 	bool ended = exec_row_ended(row);
@@ -58,12 +58,12 @@ static bool list_one(void *data, const struct exec_row *row)
 	return true;
 }
 
-static void act_list(struct mcp_request *request, struct sandbox *sandbox)
+static void list_jobs_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct job_list *list = request->state;
 	struct buffer note DONE_BUFFER = BUFFER(KIB);
 	struct error error;
-	if (exec_list(sandbox, LIST_SCANNED, list_one, list, &error) < 0) {
+	if (exec_list(sandbox, LIST_SCANNED, job_list_add, list, &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
@@ -98,7 +98,7 @@ static void list_jobs(struct mcp_request *request, const json_t *arguments)
 	request->state_free = job_list_free;
 	list->text = BUFFER(LIST_TEXT_MAX);
 	if (tool_arguments(request, arguments, list))
-		target_ready(request, list->sandbox, TARGET_ASLEEP, act_list);
+		target_ready(request, list->sandbox, TARGET_ASLEEP, list_jobs_act);
 }
 
 /* --- start_program --- */
@@ -115,7 +115,7 @@ static void program_free(void *state)
 	free(program);
 }
 
-static void act_program(struct mcp_request *request, struct sandbox *sandbox)
+static void start_program_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct program *program = request->state;
 	struct exec_spec *spec = &program->exec.spec;
@@ -160,7 +160,7 @@ static void start_program(struct mcp_request *request, const json_t *arguments)
 	if (exec_fields_check(&program->exec, FIELDS_MCP, &error) < 0)
 		content_refuse(request, "%s.", error.message);
 	else
-		target_ready(request, program->sandbox, 0, act_program);
+		target_ready(request, program->sandbox, 0, start_program_act);
 }
 
 /* --- write_job --- */
@@ -172,7 +172,7 @@ struct input {
 	bool close;
 };
 
-static void act_write(struct mcp_request *request, struct exec *exec)
+static void write_job_act(struct mcp_request *request, struct exec *exec)
 {
 	const struct input *input = request->state;
 	struct error error;
@@ -231,7 +231,7 @@ static void write_job(struct mcp_request *request, const json_t *arguments)
 	if (!input->text && !input->close)
 		content_refuse(request, "Give `text`, or `close`, or both.");
 	else
-		job_find(request, input->sandbox, input->job, act_write);
+		job_find(request, input->sandbox, input->job, write_job_act);
 }
 
 /* --- the table --- */

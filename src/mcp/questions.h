@@ -26,8 +26,8 @@ struct question {
  * ask_state(), or NULL. When the answers of a legacy client or of a task have come, `again` is
  * called with the same request; for others the request ends here. If the client lacks the
  * capability: -32021 (modern), an error result (legacy). */
-void ask(struct mcp_request *request, const struct question *questions, size_t count,
-	 const char *state, void (*again)(struct mcp_request *request));
+void questions_ask(struct mcp_request *request, const struct question *questions, size_t count,
+		   const char *state, void (*again)(struct mcp_request *request));
 /* The client's answer (a result object), borrowed; NULL: none yet, or of the wrong shape. */
 const json_t *ask_answer(struct mcp_request *request, const char *key);
 /* The state of the last round, borrowed; NULL: none. false: the client's state is invalid (the

@@ -8,7 +8,7 @@
 #include "edge/idempotency.h"
 
 /* A repeated request, while the command runs. */
-struct repeat {
+struct exec_replay {
 	struct exec_watcher watcher;
 	struct call *call; /* held */
 	struct exec *exec; /* NULL: it was forgotten */
@@ -16,52 +16,52 @@ struct repeat {
 	bool finishing;
 };
 
-static void repeat_free(struct repeat *repeat)
+static void exec_replay_free(struct exec_replay *replay)
 {
-	struct call *call = repeat->call;
-	exec_unwatch(&repeat->watcher);
-	free(repeat);
+	struct call *call = replay->call;
+	exec_unwatch(&replay->watcher);
+	free(replay);
 	call_release(call);
 }
 
-static void repeat_finished(void *data, const struct left_process *left, size_t count)
+static void exec_replay_finished(void *data, const struct left_process *left, size_t count)
 {
-	struct repeat *repeat = data;
-	struct exec *exec = repeat->exec;
-	if (exec && repeat->call->exchange) {
+	struct exec_replay *replay = data;
+	struct exec *exec = replay->exec;
+	if (exec && replay->call->exchange) {
 		struct buffer buffer = BUFFER(REPLY_MAX);
 		struct json_writer writer = json_writer_on(&buffer);
-		put_exec_result(&writer, exec, repeat->answer_max, left, count);
-		reply_replayed(repeat->call, 200, &writer);
+		put_exec_result(&writer, exec, replay->answer_max, left, count);
+		reply_replayed(replay->call, 200, &writer);
 	}
-	repeat_free(repeat);
+	exec_replay_free(replay);
 }
 
-static void repeat_changed(struct exec_watcher *watcher, struct exec *exec)
+static void exec_replay_changed(struct exec_watcher *watcher, struct exec *exec)
 {
-	struct repeat *repeat = container_of(watcher, struct repeat, watcher);
+	struct exec_replay *replay = container_of(watcher, struct exec_replay, watcher);
 	struct error error;
-	if (repeat->finishing || !exec_ended(exec))
+	if (replay->finishing || !exec_ended(exec))
 		return;
 	if (exec->row.state == EXEC_FAILED) {
 		exec_start_error(exec, &error);
-		reply_error(repeat->call, &error);
-		repeat_free(repeat);
+		reply_error(replay->call, &error);
+		exec_replay_free(replay);
 		return;
 	}
-	repeat->finishing = true;
-	exec_finish(exec, repeat_finished, repeat);
+	replay->finishing = true;
+	exec_finish(exec, exec_replay_finished, replay);
 }
 
-static void repeat_forgotten(struct exec_watcher *watcher)
+static void exec_replay_forgotten(struct exec_watcher *watcher)
 {
-	struct repeat *repeat = container_of(watcher, struct repeat, watcher);
+	struct exec_replay *replay = container_of(watcher, struct exec_replay, watcher);
 	struct error error;
-	repeat->exec = NULL;
-	core_forgotten_error(repeat->call->core, &repeat->call->sandbox, &error);
-	reply_error(repeat->call, &error);
-	if (!repeat->finishing)
-		repeat_free(repeat);
+	replay->exec = NULL;
+	core_forgotten_error(replay->call->core, &replay->call->sandbox, &error);
+	reply_error(replay->call, &error);
+	if (!replay->finishing)
+		exec_replay_free(replay);
 }
 
 static void exec_reply_again(struct call *call, struct exec_call *exec_call, struct exec *exec)
@@ -73,19 +73,19 @@ static void exec_reply_again(struct call *call, struct exec_call *exec_call, str
 		reply_replayed(call, 202, &writer);
 		return;
 	}
-	struct repeat *repeat = calloc(1, sizeof(*repeat));
-	if (!repeat)
+	struct exec_replay *replay = calloc(1, sizeof(*replay));
+	if (!replay)
 		abort();
-	repeat->call = call_hold(call);
-	repeat->exec = exec;
-	repeat->answer_max = exec_call->ask.answer_max;
-	repeat->watcher.changed = repeat_changed;
-	repeat->watcher.forgotten = repeat_forgotten;
-	exec_watch(exec, &repeat->watcher);
-	repeat_changed(&repeat->watcher, exec);
+	replay->call = call_hold(call);
+	replay->exec = exec;
+	replay->answer_max = exec_call->ask.answer_max;
+	replay->watcher.changed = exec_replay_changed;
+	replay->watcher.forgotten = exec_replay_forgotten;
+	exec_watch(exec, &replay->watcher);
+	exec_replay_changed(&replay->watcher, exec);
 }
 
-int exec_repeat(struct call *call, struct exec_call *exec_call, struct error *error)
+int exec_replay(struct call *call, struct exec_call *exec_call, struct error *error)
 {
 	struct request_row row = {0};
 	struct exec *exec;
