@@ -454,8 +454,8 @@ def context_again(world):
 
 def pool_filled(world):
     """With sandboxes of the default size."""
-    wait_until(lambda: world.count(f"select count(*) from pool where ready and disk <> {COLD_DISK_MB} << 20") == POOL, 30,
-               what="the pool")
+    wait_until(lambda: world.count(f"select count(*) from pool where ready and disk <> {COLD_DISK_MB} << 20") ==
+               world.daemon.pool_connected() == POOL, 30, what="the pool")
 
 
 def prepare_pool(world):

@@ -29,7 +29,7 @@ def newest(daemon):
 
 class Pool(OwnDaemons):
     def filled(self, daemon, count=2):
-        wait_until(lambda: len(daemon.pool_ready()) >= count, 30, what=f"a pool of {count}")
+        wait_until(lambda: len(daemon.pool_ready()) >= count and daemon.pool_connected() >= count, 30, what=f"a pool of {count}")
 
     def test_used_and_refilled(self):
         daemon = self.start_daemon(POOLED)

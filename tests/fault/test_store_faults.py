@@ -268,7 +268,7 @@ class DiskFull(StoreTest):
         api = daemon.client(timeout=50)
 
         def filled():
-            wait_until(lambda: len(daemon.pool_ready()) == 1, 60, what="a pool")
+            wait_until(lambda: len(daemon.pool_ready()) == daemon.pool_connected() == 1, 60, what="a pool")
         filled()
         before = daemon.pool_ready()
         # Nobody gets it, and the next one does.

@@ -107,7 +107,7 @@ class UpgradeFrom(OwnDaemons):
 
     @staticmethod
     def fill(daemon):
-        wait_until(lambda: len(daemon.pool_ready()) == 2, 60, what="a pool")
+        wait_until(lambda: len(daemon.pool_ready()) == daemon.pool_connected() == 2, 60, what="a pool")
 
     def use(self, daemon, program, end):
         """The next start is of the other program, on the same directories."""

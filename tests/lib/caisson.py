@@ -577,6 +577,14 @@ class Daemon:
     def pool_ready(self):
         return {name for name, in self.rows("select id from pool where ready")}
 
+    def pool_connected(self):
+        """How many of them a create can have: a daemon that has just started reads their rows before it connects to them."""
+        try:
+            text = self.client(timeout=10).call("GET", "/metrics", checked=False).decode()
+        except (OSError, ApiError):
+            return 0  # the daemon is being started again
+        return int(re.search(r'^caisson_pool_sandboxes{state="ready"} (\d+)$', text, re.MULTILINE).group(1))
+
     def init_of(self, sandbox):
         """The pid of a sandbox's PID 1."""
         return int(self.boot_record(sandbox, "pid"))
