@@ -266,7 +266,7 @@ int exec_timeout_check(double seconds, double ms, uint32_t max_ms, enum field_fo
 		return error_set(error, ERROR_INVALID, "field `timeout_seconds` must be 0 to %u",
 				 max_ms / 1000);
 	/* Rounded up: a time-out that was asked for is never none. */
-	*ret_ms = (uint32_t)(ms + (ms > 0 ? 0.999 : 0));
+	*ret_ms = ms > 0 ? MAX((uint32_t)(ms + 0.999), 1u) : 0;
 	return 0;
 }
 

@@ -21,6 +21,10 @@ bool exec_follower_pull(struct exec_follower *follower, enum exec_stream stream,
 		*sent += gap;
 		size = MIN(size, (ssize_t)MIN(end - *sent, room));
 	}
+	if (size < 0 && emitter->unreadable) {
+		emitter->unreadable(follower);
+		return false;
+	}
 	size_t whole = size > 0 ? (size_t)size : 0;
 	if (emitter->characters && whole > 0) {
 		whole = text_utf8_prefix(data, (size_t)size);

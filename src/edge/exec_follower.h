@@ -31,6 +31,8 @@ struct exec_emitter {
 	/* It could not be started, or is forgotten: nothing is followed any more. May free the
 	 * follower. */
 	void (*failed)(struct exec_follower *follower, const struct error *error);
+	/* May be NULL. The output cannot be read; the follower may be left. */
+	void (*unreadable)(struct exec_follower *follower);
 };
 
 struct exec_follower {

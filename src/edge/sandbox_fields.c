@@ -274,7 +274,7 @@ int sandbox_fields_check(struct sandbox_fields *fields, enum field_form form,
 
 const struct field sandbox_change_fields[] = {
     {"timeout_seconds", AT(UINT, change.timeout_seconds), .max = SANDBOX_TIMEOUT_MAX,
-     .max_here = sandbox_timeout_here, .given = OF(change.timeout_set),
+     .given = OF(change.timeout_set),
      .rest = "From now; 0 = none. An idle time-out or persistent takes away one that is only the "
 	     "default."},
     {"idle_timeout_seconds", AT(UINT, change.idle_timeout_seconds), .max = SANDBOX_TIMEOUT_MAX,

@@ -161,7 +161,8 @@ static const char migration_7[] =
     " PRIMARY KEY (sandbox, key));"
     "INSERT INTO execs_by_sandbox SELECT sandbox, key, id, command, state, flags, head, tail,"
     " started_wall, ended_wall, end, code, oom_killed, out_total, err_total, wall_ns, cpu_ns,"
-    " peak_memory, left_running, error_kind, error_message, timeout_ms, context, token FROM execs;"
+    " peak_memory, left_running, error_kind, error_message, timeout_ms, context, token FROM execs"
+    " WHERE sandbox IN (SELECT id FROM sandboxes);"
     "DROP TABLE execs;"
     "ALTER TABLE execs_by_sandbox RENAME TO execs;"
     /* The key of a row that is deleted is never used again. */

@@ -593,6 +593,14 @@ static void look_shell(const struct exec_fields *parsed)
 TEST(exec_bodies)
 {
 	struct error error;
+	uint32_t ms;
+	/* A time-out that was asked for is never none. */
+	CHECK_INT(exec_timeout_check(1e-7, 0, UINT32_MAX, FIELDS_REST, &ms, &error), 0);
+	CHECK_INT(ms, 1);
+	CHECK_INT(exec_timeout_check(1.5, 0.25, UINT32_MAX, FIELDS_REST, &ms, &error), 0);
+	CHECK_INT(ms, 1501);
+	CHECK_INT(exec_timeout_check(0, 0, UINT32_MAX, FIELDS_REST, &ms, &error), 0);
+	CHECK_INT(ms, 0);
 	CHECK_INT(ask("{\"cmd\":\"exit 3\",\"timeout_seconds\":1.5,\"stdin_base64\":\"Zm9v\","
 		      "\"tty\":true,\"env\":{\"A\":\"b\"},"
 		      "\"limits\":{\"nofile\":64,\"core\":{\"soft\":0,\"hard\":1}}}",

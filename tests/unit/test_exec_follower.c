@@ -2,7 +2,9 @@
  * ends and failures. */
 #include "edge/exec_follower.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake_host.h"
 #include "test.h"
@@ -77,6 +79,18 @@ static const struct exec_emitter texts = {.piece_max = 8,
 					  .failed = on_failed};
 static const struct exec_emitter bytes = {
     .piece_max = 8, .piece = on_piece, .ended = on_ended, .failed = on_failed};
+
+static void on_unreadable(struct exec_follower *follower)
+{
+	exec_follower_leave(follower);
+	say(taker_of(follower), " unreadable");
+}
+
+static const struct exec_emitter readable = {.piece_max = 8,
+					     .piece = on_piece,
+					     .ended = on_ended,
+					     .failed = on_failed,
+					     .unreadable = on_unreadable};
 
 static void begin(struct taker *taker, const struct exec_emitter *emitter, const char *program,
 		  uint64_t head, uint64_t tail)
@@ -224,6 +238,19 @@ TEST(it_fails_or_is_lost)
 	begin(&taker, &texts, "cat", 0, 0);
 	core_let_go(&taker.host->core);
 	done(&taker, "running failed:daemon.restarting");
+}
+
+TEST(its_log_cannot_be_read)
+{
+	struct taker taker;
+	begin(&taker, &readable, "cat", 0, 0);
+	print(&taker, 0, "one");
+	int log = taker.exec->logs[0].fd, directory = open("/", O_RDONLY | O_DIRECTORY);
+	CHECK(directory >= 0 && dup2(directory, log) == log);
+	CHECK_INT(close(directory), 0);
+	print(&taker, 0, "two");
+	print(&taker, 0, "three");
+	done(&taker, " out@0:one unreadable");
 }
 
 TEST(others_of_the_same_form)

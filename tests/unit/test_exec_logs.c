@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "core/core_private.h"
+#include "core/exec/logs.h"
 #include "fake_host.h"
 #include "test.h"
 
@@ -115,5 +116,31 @@ TEST(what_runs_makes_the_oldest_go)
 	for (int i = 0; i < 200 && has_log(host, sandbox, &ended[0]); i++)
 		fake_turn(host, 5);
 	CHECK(!has_log(host, sandbox, &ended[0]));
+	fake_host_free(host);
+}
+
+/* A command that runs when a log is followed without its existing lines. */
+TEST(a_tail_of_zero_follows_the_newest)
+{
+	const char *argv[] = {"sleep", "late"};
+	struct exec_spec spec = {.argv = argv, .argc = 2};
+	struct log_filter filter = {.sources = LOG_STDOUT};
+	struct fake_host *host = fake_host_new();
+	struct exec *exec = NULL;
+	struct log_line line;
+	struct error error;
+	uint64_t count = 0;
+	int64_t work = 1000000;
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	CHECK_INT(exec_start(sandbox, &spec, &exec, &error), 0);
+	fake_turn(host, 10);
+	struct log_reader *reader = log_reader_new(sandbox, &filter, true);
+	CHECK_INT(log_reader_tail(reader, &count, &work, &error), LOG_NONE);
+	fake_print(fake_init_of(host, &sandbox->row.id), exec->row.key, 0, "hello\n", 6);
+	fake_turn(host, 10);
+	CHECK_INT(log_reader_next(reader, &line, &work, &error), LOG_LINE);
+	CHECK_INT(log_reader_next(reader, &line, &work, &error), LOG_NONE);
+	log_reader_free(reader);
 	fake_host_free(host);
 }

@@ -77,12 +77,18 @@ static void output_failed(struct exec_follower *follower, const struct error *er
 	output_finish(output_of(follower), output_of(follower)->follow);
 }
 
+static void output_unreadable(struct exec_follower *follower)
+{
+	output_finish(output_of(follower), false);
+}
+
 static const struct exec_emitter output_emitter = {
     .piece_max = FILE_CHUNK_MAX,
     .piece = output_piece,
     .gap = output_gap,
     .ended = output_ended,
     .failed = output_failed,
+    .unreadable = output_unreadable,
 };
 
 static void output_pump(struct output *output)

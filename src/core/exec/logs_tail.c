@@ -204,7 +204,8 @@ static uint64_t line_start(struct log_reader *reader, struct exec *exec, enum ex
 	return size > 0 && from == 0 ? 0 : total;
 }
 
-/* Older commands that still run: their further output belongs to the log. */
+/* Commands up to the newest one that still run: their further output belongs to the log. The newest
+ * one has a place of its own if there is a place. */
 static void add_running(struct log_reader *reader, struct sandbox *sandbox)
 {
 	struct log_entry found = {0};
@@ -213,7 +214,7 @@ static void add_running(struct log_reader *reader, struct sandbox *sandbox)
 		found = reader->entries[--reader->entry_count];
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
-		if (exec_ended(exec) || exec->row.key >= reader->newest ||
+		if (exec_ended(exec) || exec->row.key >= reader->newest + !place ||
 		    !log_wants(reader, &exec->row))
 			continue;
 		struct log_entry *entry = log_entry_add(reader, &exec->row.id);

@@ -95,6 +95,10 @@ static int gvisor_adopt(const struct host *host, struct guest *guest, struct err
 static int gvisor_set_limits(const struct host *host, struct guest *guest,
 			     const struct limits *limits, struct error *error)
 {
+	if (limits->memory < MEMORY_MIN)
+		return error_set(error, ERROR_LIMIT_EXCEEDED,
+				 "the gvisor tier needs at least %llu MiB of memory",
+				 MEMORY_MIN / MIB);
 	const struct limits on_host = gvisor_limits_on_host(limits);
 	return jail_set_limits(host, guest, &on_host, error);
 }

@@ -206,9 +206,10 @@ int host_rootfs_prepare(const struct host *host, char ret_digest[ROOTFS_DIGEST_T
 			struct error *error)
 {
 	char with_folders[ROOTFS_DIGEST_TEXT];
-	if (host->rights == RIGHTS_SUBUIDS && skeleton_prepare(host, true, with_folders, error) < 0)
+	if (skeleton_prepare(host, false, ret_digest, error) < 0)
 		return -1;
-	return skeleton_prepare(host, false, ret_digest, error);
+	return host->rights == RIGHTS_SUBUIDS ? skeleton_prepare(host, true, with_folders, error)
+					      : 0;
 }
 
 static int rootfs_open_binds(int host_root, struct rootfs *rootfs, struct error *error)
