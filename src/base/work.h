@@ -30,7 +30,7 @@
 
 #include "base/list.h"
 
-#define WORK_TURN_NS (500 * 1000)
+#define WORK_TURN_NS (200 * 1000)
 #define WORK_PIECE_NS (100 * 1000)
 #define WORK_NAME_MAX 71
 /* Concurrent tasks; libuv has four threads, which others use too. */
