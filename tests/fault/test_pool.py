@@ -164,6 +164,8 @@ class Pool(OwnDaemons):
         self.assertEqual(record["boot_mode"], "pool")
         self.assertIn(record["id"], before)
         self.assertEqual(daemon.client().sh(record["id"], "echo 1"), "1\n")
+        daemon.kill_daemon()
+        self.assertEqual(daemon.client().get("/v1/sandboxes/" + record["id"])["boot_ms"], record["boot_ms"])
 
     def test_adopted_by_the_next_spawner(self):
         daemon = self.start_daemon(POOLED)
