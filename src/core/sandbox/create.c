@@ -211,7 +211,8 @@ static void create_tell_given(struct sandbox *sandbox)
 	boot_own(sandbox);
 	/* How long the hand-out took is known only since its transaction has ended. */
 	if (store_sandbox_update(sandbox->core->store, &sandbox->row, &error) < 0)
-		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
+		log_warning("sandbox %s: the time of its create cannot be written: %s",
+			    sandbox->row.id.text, error.message);
 }
 
 /* It runs; the caller gets its answer in a later turn of the loop. */
