@@ -302,9 +302,9 @@ static void on_check(uv_check_t *check)
 
 static void tasks_start(struct work_queue *queue);
 
-static void on_thread(uv_work_t *thread)
+static void on_thread(struct loop_job *job)
 {
-	struct work_task *task = container_of(thread, struct work_task, thread);
+	struct work_task *task = container_of(job, struct work_task, job);
 	task->in_thread(task);
 }
 
@@ -314,9 +314,9 @@ static void on_task_done(struct work *work)
 	task->done(task);
 }
 
-static void on_thread_end(uv_work_t *thread, int status UNUSED)
+static void on_thread_end(struct loop_job *job)
 {
-	struct work_task *task = container_of(thread, struct work_task, thread);
+	struct work_task *task = container_of(job, struct work_task, job);
 	struct work_share *share = task->share;
 	share->task_runs = false;
 	share->queue->tasks--;
@@ -336,8 +336,9 @@ static void tasks_start(struct work_queue *queue)
 		list_remove(&task->link);
 		share->task_runs = true;
 		queue->tasks++;
-		/* Fails only without a callback. */
-		(void)uv_queue_work(queue->loop, &task->thread, on_thread, on_thread_end);
+		task->job.in_thread = on_thread;
+		task->job.done = on_thread_end;
+		loop_job_run(queue->loop, &task->job);
 	}
 }
 

@@ -29,11 +29,12 @@
 #include <uv.h>
 
 #include "base/list.h"
+#include "base/loop_threads.h"
 
 #define WORK_TURN_NS (200 * 1000)
 #define WORK_PIECE_NS (100 * 1000)
 #define WORK_NAME_MAX 71
-/* Concurrent tasks; libuv has four threads, which others use too. */
+/* Concurrent tasks; others use the loop's threads too. */
 #define WORK_TASKS_MAX 2
 
 struct work_queue;
@@ -75,7 +76,7 @@ struct work_task {
 	void (*in_thread)(struct work_task *task); /* may only touch the task */
 	void (*done)(struct work_task *task);      /* runs on the loop, as a piece; may free it */
 	struct work work;
-	uv_work_t thread;
+	struct loop_job job;
 	struct list link;
 	struct work_share *share;
 };

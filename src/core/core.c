@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/loop_threads.h"
 #include "base/log.h"
 #include "base/statistics.h"
 #include "base/text.h"
@@ -328,6 +329,7 @@ static void core_private_new(struct core *core)
 	if (!private)
 		abort();
 	core->private = private;
+	loop_threads_hold(core->loop);
 	private->logs_fd = -1;
 	list_init(&private->later);
 	list_init(&private->pool.members);
@@ -424,6 +426,7 @@ void core_stop(struct core *core)
 	store_close(core->store);
 	core->store = NULL;
 	core->private = NULL;
+	loop_threads_release(core->loop);
 	if (core->work)
 		work_queue_release(TAKE_PTR(core->work));
 	private->timer.data = private->soon.data = &private->open_handles;

@@ -11,7 +11,7 @@
  *                The TLS certificate and key are copies in memory, open for reading.
  *                The guests' sockets need no right: Landlock does not restrict connect() to a path.
  *     network    accept() on open listeners; new sockets of AF_UNIX only. No TCP of its own.
- *     processes  threads (libuv's pool, SQLite); no fork, no exec, no signal except to itself, no
+ *     processes  threads (the loop's, SQLite); no fork, no exec, no signal except to itself, no
  *                ptrace, no other process's memory.
  *     memory     none becomes executable after the start.
  *     Everything else (mounts, namespaces, keys, bpf, modules, clocks, io_uring, ...) is not on the
@@ -222,6 +222,11 @@ static int filter_add_conditional(scmp_filter_ctx filter)
 	     SCMP_ACT_ALLOW,
 	     2,
 	     {SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0)}},
+	    /* The priority of the calling thread. */
+	    {SCMP_SYS(setpriority),
+	     SCMP_ACT_ALLOW,
+	     2,
+	     {SCMP_A0(SCMP_CMP_EQ, PRIO_PROCESS), SCMP_A1(SCMP_CMP_EQ, 0)}},
 	    /* Thread names. */
 	    {SCMP_SYS(prctl), SCMP_ACT_ALLOW, 1, {SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME)}},
 	};

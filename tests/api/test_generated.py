@@ -55,7 +55,6 @@ class Generated(DaemonTest):
     @classmethod
     def tearDownClass(cls):
         cls.wire.close()
-        super().tearDownClass()
 
     @classmethod
     def prepare(cls):

@@ -115,7 +115,6 @@ class Lists(DaemonTest):
     def tearDownClass(cls):
         for box in cls.made:
             cls.api.delete("/v1/sandboxes/" + box)
-        super().tearDownClass()
 
     def names(self, *query):
         url = "/v1/sandboxes?" + urllib.parse.urlencode(query)

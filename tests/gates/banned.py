@@ -7,6 +7,7 @@ FUNCTIONS = {
     "strcpy": "text_copy", "strcat": "a buffer", "strncpy": "text_copy", "strncat": "a buffer",
     "sprintf": "snprintf or text_format", "vsprintf": "vsnprintf", "gets": "read", "strtok": "strsep",
     "atoi": "text_to_u64", "atol": "text_to_u64", "system": "execve", "popen": "execve",
+    "uv_queue_work": "loop_job_run", "uv_async_init": "an eventfd",
     "alloca": "an array with a maximum", "mktemp": "O_EXCL", "tmpnam": "O_EXCL", "rand": "random_bytes",
 }
 WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK|for now)\b")

@@ -736,14 +736,12 @@ class DaemonTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon(cls.config, cls.arguments, program=cls.program).start()
+        cls.daemon = Daemon(cls.config, cls.arguments, program=cls.program)
+        cls.addClassCleanup(cls.daemon.close)  # runs even if the rest of this, or of a subclass's, fails
+        cls.daemon.start()
         cls.api = cls.daemon.client()
         if cls.box_fields is not None:
             cls.box = cls.api.create(**cls.box_fields)["id"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.daemon.close()
 
     def path(self, rest):
         return f"/v1/sandboxes/{self.box}{rest}"

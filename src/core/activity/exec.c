@@ -19,6 +19,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop_threads.h"
 #include "base/text.h"
 #include "core/core_private.h"
 #include "store/activity.h"
@@ -129,7 +130,7 @@ struct digest_stream {
 };
 
 struct digest_work {
-	uv_work_t work;
+	struct loop_job job;
 	struct core *core;
 	struct id sandbox;
 	uint64_t key;
@@ -168,9 +169,9 @@ static void work_free(struct digest_work *work)
 	free(work);
 }
 
-static void hash_work(uv_work_t *request)
+static void hash_work(struct loop_job *job)
 {
-	struct digest_work *work = container_of(request, struct digest_work, work);
+	struct digest_work *work = container_of(job, struct digest_work, job);
 	char *piece = malloc(PIECE);
 	if (!piece)
 		abort();
@@ -180,9 +181,9 @@ static void hash_work(uv_work_t *request)
 	free(piece);
 }
 
-static void hash_after(uv_work_t *request, int status UNUSED)
+static void hash_after(struct loop_job *job)
 {
-	struct digest_work *work = container_of(request, struct digest_work, work);
+	struct digest_work *work = container_of(job, struct digest_work, job);
 	struct sandbox *sandbox =
 	    work->core->private ? sandbox_by_id(work->core, &work->sandbox) : NULL;
 	struct exec *exec = sandbox ? exec_by_key(sandbox, work->key) : NULL;
@@ -194,12 +195,13 @@ static void hash_after(uv_work_t *request, int status UNUSED)
 	work_free(work);
 }
 
-/* True: a thread, which takes the streams, hashes it. */
-static bool hash_later(struct exec *exec, struct digest_stream *streams)
+/* In a thread, which gets copies of the streams. */
+static void exec_hash_in_thread(struct exec *exec, const struct digest_stream *streams)
 {
 	struct digest_work *work = calloc(1, sizeof(*work));
 	if (!work)
 		abort();
+	work->job = (struct loop_job){.in_thread = hash_work, .done = hash_after};
 	work->core = exec->sandbox->core;
 	work->sandbox = exec->sandbox->row.id;
 	work->key = exec->row.key;
@@ -207,10 +209,7 @@ static bool hash_later(struct exec *exec, struct digest_stream *streams)
 	for (int i = 0; i < 2; i++)
 		if (streams[i].log.fd >= 0)
 			work->streams[i].log.fd = fcntl(streams[i].log.fd, F_DUPFD_CLOEXEC, 3);
-	if (uv_queue_work(work->core->loop, &work->work, hash_work, hash_after) == 0)
-		return true;
-	work_free(work);
-	return false;
+	loop_job_run(work->core->loop, &work->job);
 }
 
 bool exec_digest_begin(struct exec *exec)
@@ -241,7 +240,8 @@ bool exec_digest_begin(struct exec *exec)
 		if (streams[i].known)
 			streams[i].log.fd = -1;
 	}
-	if (large && hash_later(exec, streams)) {
+	if (large) {
+		exec_hash_in_thread(exec, streams);
 		exec->written = EXEC_HASHING;
 		return true;
 	}

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop_threads.h"
 #include "base/text.h"
 #include "core/core_private.h"
 
@@ -64,7 +65,7 @@ int logs_open_directory(struct core *core, struct error *error)
  *
  * The thread uses only this struct. */
 struct spare_work {
-	uv_work_t work;
+	struct loop_job job;
 	struct core *core; /* NULL: stopped meanwhile */
 	int logs_fd;
 	bool first; /* existing files are an earlier daemon's */
@@ -92,9 +93,9 @@ static void spares_remove_old(int logs_fd, const char *path)
 	closedir(directory);
 }
 
-static void spares_make(uv_work_t *uv_work)
+static void spares_make(struct loop_job *job)
 {
-	struct spare_work *work = container_of(uv_work, struct spare_work, work);
+	struct spare_work *work = container_of(job, struct spare_work, job);
 	int logs_fd = work->logs_fd;
 	char making[SPARE_PATH_MAX], path[SPARE_PATH_MAX];
 	if (work->first) {
@@ -114,9 +115,9 @@ static void spares_make(uv_work_t *uv_work)
 	}
 }
 
-static void spares_made(uv_work_t *uv_work, int status UNUSED)
+static void spares_made(struct loop_job *job)
 {
-	struct spare_work *work = container_of(uv_work, struct spare_work, work);
+	struct spare_work *work = container_of(job, struct spare_work, job);
 	if (work->core) {
 		struct log_spares *spares = &work->core->private->spares;
 		spares->work = NULL;
@@ -139,6 +140,7 @@ void spares_fill(struct core *core)
 	if (!work)
 		abort();
 	*work = (struct spare_work){
+	    .job = {.in_thread = spares_make, .done = spares_made},
 	    .core = core,
 	    .logs_fd = fcntl(core->private->logs_fd, F_DUPFD_CLOEXEC, 0),
 	    .first = !spares->started,
@@ -146,13 +148,12 @@ void spares_fill(struct core *core)
 	    .wanted = MIN(spares->target - spares->count, BATCH),
 	};
 	/* Without spare files an exec makes its own. */
-	if (work->logs_fd < 0 ||
-	    uv_queue_work(core->loop, &work->work, spares_make, spares_made) < 0) {
-		fd_close(&work->logs_fd);
+	if (work->logs_fd < 0) {
 		free(work);
 		return;
 	}
 	spares->work = work;
+	loop_job_run(core->loop, &work->job);
 }
 
 int spare_take(struct core *core, const char *path)

@@ -1,5 +1,5 @@
 /* Removes output files that are not needed any more. Freeing a file whose pages are being written
- * back waits for the disk, so a thread of libuv's pool does it, one at a time. Called by core.c and
+ * back waits for the disk, so a thread does it, one at a time. Called by core.c and
  * the code that deletes, on the loop. */
 #include <dirent.h>
 #include <errno.h>
@@ -11,12 +11,13 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop_threads.h"
 #include "base/text.h"
 #include "core/core_private.h"
 
-/* A removal under way in a thread of libuv's pool. The thread uses only this struct. */
+/* A removal under way in a thread. The thread uses only this struct. */
 struct log_work {
-	uv_work_t work;
+	struct loop_job job;
 	struct core *core; /* NULL: stopped meanwhile */
 	int logs_fd;
 	struct log_removal removal;
@@ -50,17 +51,17 @@ void logs_remove_now(int logs, const struct log_removal *removal)
 	}
 }
 
-static void log_remove(uv_work_t *work)
+static void log_remove(struct loop_job *job)
 {
-	struct log_work *log_work = container_of(work, struct log_work, work);
+	struct log_work *log_work = container_of(job, struct log_work, job);
 	logs_remove_now(log_work->logs_fd, &log_work->removal);
 }
 
 static void logs_remove_next(struct core *core);
 
-static void log_removed(uv_work_t *work, int status UNUSED)
+static void log_removed(struct loop_job *job)
 {
-	struct log_work *log_work = container_of(work, struct log_work, work);
+	struct log_work *log_work = container_of(job, struct log_work, job);
 	struct core *core = log_work->core;
 	fd_close(&log_work->logs_fd);
 	free(log_work);
@@ -80,19 +81,19 @@ static void logs_remove_next(struct core *core)
 	struct log_work *work = calloc(1, sizeof(*work));
 	if (!work)
 		abort();
+	work->job = (struct loop_job){.in_thread = log_remove, .done = log_removed};
 	work->core = core;
 	work->removal = *removal;
 	work->logs_fd = fcntl(private->logs_fd, F_DUPFD_CLOEXEC, 0);
 	list_remove(&removal->link);
 	free(removal);
-	if (work->logs_fd < 0 ||
-	    uv_queue_work(core->loop, &work->work, log_remove, log_removed) < 0) {
+	if (work->logs_fd < 0) {
 		/* The next start finds directories without a sandbox. */
-		fd_close(&work->logs_fd);
 		free(work);
 		return;
 	}
 	private->removing = work;
+	loop_job_run(core->loop, &work->job);
 }
 
 void logs_remove(struct core *core, const struct id *sandbox, const struct id *exec)

@@ -1,4 +1,4 @@
-/* zstd streams in libuv's thread pool. While a piece is processed, the thread owns the contexts,
+/* zstd streams in the loop's threads. While a piece is processed, the thread owns the contexts,
  * the working input and the output; the loop owns everything else. Called by the edges; never
  * blocks. */
 #include "core/file/compress.h"
@@ -8,13 +8,14 @@
 #include <zstd.h>
 
 #include "base/buffer.h"
+#include "base/loop_threads.h"
 
 #define LEVEL 3
 #define WINDOW_LOG_MAX 23 /* 8 MiB: what `zstd -19` uses */
 #define OUTPUT_SIZE (256 * KIB)
 
 struct compression {
-	uv_work_t work;
+	struct loop_job job;
 	uv_loop_t *loop;
 	struct compression_callbacks callbacks;
 	void *data;
@@ -122,9 +123,9 @@ static size_t work_decompress(struct compression *compression, ZSTD_inBuffer *in
 	return 0;
 }
 
-static void compression_work(uv_work_t *request)
+static void compression_work(struct loop_job *job)
 {
-	struct compression *compression = container_of(request, struct compression, work);
+	struct compression *compression = container_of(job, struct compression, job);
 	ZSTD_inBuffer in = {compression->working.data, compression->working.size,
 			    compression->working_at};
 	ZSTD_outBuffer out = {compression->output, OUTPUT_SIZE, 0};
@@ -154,13 +155,10 @@ static void compression_tell_done(struct compression *compression)
 
 static void compression_work_queue(struct compression *compression);
 
-static void compression_worked(uv_work_t *request, int status)
+static void compression_worked(struct loop_job *job)
 {
-	struct compression *compression = container_of(request, struct compression, work);
-	bool running = status == 0;
+	struct compression *compression = container_of(job, struct compression, job);
 	size_t consumed = 0;
-	if (!running)
-		compression->broken = "the daemon ends";
 	/* A callback may free it: the free is delayed until all callbacks are done. */
 	if (!compression->freed && compression->output_size > 0)
 		compression->callbacks.output(compression->data, compression->output,
@@ -198,9 +196,9 @@ static void compression_work_queue(struct compression *compression)
 	if (compression->working.size == 0 && !compression->more && !compression->last)
 		return;
 	compression->running = true;
-	if (uv_queue_work(compression->loop, &compression->work, compression_work,
-			  compression_worked) < 0)
-		abort();
+	compression->job.in_thread = compression_work;
+	compression->job.done = compression_worked;
+	loop_job_run(compression->loop, &compression->job);
 }
 
 int compression_feed(struct compression *compression, const void *data, size_t size,

@@ -1,4 +1,4 @@
-/* zstd, one stream in one direction, processed in libuv's thread pool: the loop only passes bytes
+/* zstd, one stream in one direction, processed in the loop's threads: the loop only passes bytes
  * in and takes the output. Bounded: a stream holds its unprocessed input (the feeder waits for
  * `consumed`), and one piece of output.
  *
