@@ -57,7 +57,7 @@ struct waiter {
 };
 
 struct log_work;   /* core/exec/log_removal.c */
-struct spare_work; /* core/exec/log.c */
+struct spare_work; /* core/exec/log_spares.c */
 
 /* Log files made ahead, by number. */
 struct log_spares {
@@ -424,6 +424,8 @@ void exec_logs_grown(struct sandbox *sandbox);
 #define LOG_PATH_MAX (2 * ID_LENGTH + 8)
 void log_path(const struct id *sandbox, const struct id *exec, int stream, char path[LOG_PATH_MAX]);
 NODISCARD int logs_open_directory(struct core *core, struct error *error);
+
+/* core/exec/log_spares.c */
 /* Makes files in advance when there are few; returns at once. */
 void spares_fill(struct core *core);
 /* Moves one of the spare log files to that path: returns its descriptor, or -errno. */
