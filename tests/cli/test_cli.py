@@ -689,6 +689,19 @@ class AutoStart(OwnDaemons):
         self.assertEqual(lines[0], "last words of a crashed one")
         self.assertGreater(len(lines), 1)
 
+    def test_the_socket_of_a_killed_spawner_is_no_daemon(self):
+        """A worker of it may hold the socket for a moment. What is sent there would be lost."""
+        os.mkdir(self.top + "/run", 0o755)
+        held = socket.socket(socket.AF_UNIX)
+        self.addCleanup(held.close)
+        held.bind(self.top + "/run/caisson.sock")
+        pid = os.fork()
+        if pid == 0:
+            held.listen(512)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        self.assertEqual(self.cli("run", "--", "echo", "hi").stdout, "hi\n")
+
     def test_no_daemon_is_started_where_none_is_wanted(self):
         self.environment["CAISSON_START"] = "no"
         result = self.cli("ls")

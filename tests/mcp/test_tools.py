@@ -673,6 +673,7 @@ class NoTcp(McpTest):
     @classmethod
     def setUpClass(cls):
         cls.daemon = Daemon(arguments=("--listen", "none"))
+        cls.addClassCleanup(cls.daemon.close)
         cls.daemon.runtime = os.path.join(cls.daemon.top, "it's run")
         cls.daemon.start()
         cls.api = cls.daemon.client()

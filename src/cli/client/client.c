@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,17 @@ int client_use_url(struct client *client, const char *name, const char *url, str
 	return 0;
 }
 
+/* A worker that a killed spawner had just forked keeps the socket for a moment, but nobody accepts
+ * the connection: the request would be lost with "connection reset". The kernel reports the pid
+ * that called listen(), 0 if that is in another pid namespace. */
+static bool listener_has_ended(int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0 &&
+	       kill(peer.pid, 0) < 0 && errno == ESRCH;
+}
+
 static int socket_connect_unix(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -53,7 +65,7 @@ static int socket_connect_unix(const char *path)
 		return -errno;
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return -errno;
-	return TAKE_FD(fd);
+	return listener_has_ended(fd) ? -ECONNREFUSED : TAKE_FD(fd);
 }
 
 /* The process that listens at the socket receives the request, the token and the user's folders, so
