@@ -105,6 +105,7 @@ class ClockTest(caisson.DaemonTest):
     @classmethod
     def setUpClass(cls):
         cls.daemon, cls.faults = armable(config=cls.config)
+        cls.addClassCleanup(cls.daemon.close)
         cls.daemon.start()
         cls.api = cls.daemon.client()
 
