@@ -49,8 +49,8 @@ static void state_default(struct config *config)
 		(void)!text_format(to, room, "/var/tmp/caisson-%u", uid);
 }
 
-/* Must follow state_default(). /tmp is the last resort: another user may have made the directory
- * there, which is refused, and could so prevent a start. */
+/* Must follow state_default(). /tmp is the last resort: another user can create the directory there
+ * first. We refuse such a directory, so that user can prevent a start. */
 static void runtime_default(struct config *config)
 {
 	const char *base = getenv("XDG_RUNTIME_DIR");

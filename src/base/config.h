@@ -18,7 +18,8 @@
 /* The default user of the daemon, if it exists. */
 #define CONFIG_USER_DEFAULT "caisson"
 #define CONFIG_LISTEN_DEFAULT "127.0.0.1:7878"
-/* Names of secrets, then names that only relate to one: a file, a number, a kind. */
+/* Names of secrets. Behind them, with a '!', names that contain such a word but hold no secret: a
+ * file, a number, a kind. */
 #define CONFIG_REDACT_DEFAULT                                                                      \
 	"TOKEN *TOKEN API-TOKENS AUTH-TOKENS ACCESS-TOKENS *SECRET* *PASSWORD* *PASSWD* "          \
 	"*PASSPHRASE* *CREDENTIAL* COOKIE *COOKIE COOKIES KEY API-KEYS *APIKEY *ACCESSKEY "        \
@@ -82,8 +83,8 @@ struct config {
 	/* [mcp] how long a tool call waits for a command before it becomes a job: clients
 	 * abandon a call after a minute. */
 	uint32_t mcp_block_seconds;
-	/* [mounts] allow = paths below which folders may be given, separated by ':'; "" =
-	 * whatever the calling user can open. Read by the spawner, from a root-owned file. */
+	/* [mounts] allow = paths below which folders may be given, separated by ':'; "" = any
+	 * folder that the calling user can open. Read by the spawner, from a root-owned file. */
 	char mounts_allow[1024];
 };
 

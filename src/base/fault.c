@@ -1,9 +1,9 @@
 /* Fault points (fault.h). A test makes a file, names it in CAISSON_FAULTS, and shares it as memory
  * with the spawner and the daemon. Through it the test arms a point, sees which process is held
  * there, lets it continue, and moves the clocks. It is mapped before main(), because at a point the
- * daemon may open no file and send no signal.
+ * daemon must neither open a file nor send a signal.
  *
- * Built only with -Dfault_points=true. Called wherever a point is; blocks when the test says so. */
+ * Built only with -Dfault_points=true. Called at each point; blocks when the test says so. */
 #include "base/fault.h"
 
 #include <fcntl.h>

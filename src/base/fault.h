@@ -27,8 +27,8 @@ struct fault_set {
 	    __attribute__((used, section("fault_sets"))) = &symbol
 
 void fault_point(const struct fault_set *set, unsigned number, enum fault_moment moment);
-/* Called in each iteration of a loop. Tells the test that everything is done that was due, at
- * the last iteration, according to the moved clocks. */
+/* Called in each iteration of a loop. Tells the test that the last iteration has done everything
+ * that was due by the moved clocks. */
 enum fault_role { FAULT_DAEMON, FAULT_SPAWNER, FAULT_ROLES };
 void fault_turn(enum fault_role role);
 /* Prints the names, in the order of their numbers in the shared page. */

@@ -64,11 +64,11 @@
 #define OUTPUT_HEAD_DEFAULT (8 * MIB)
 #define OUTPUT_TAIL_DEFAULT (24 * MIB)
 #define OUTPUT_KEEP_MAX (1 * GIB)
-/* Of both together, what a client may choose without a configured maximum. */
+/* The most that a client may choose for both together, unless another maximum is configured. */
 #define OUTPUT_MAX_DEFAULT (128 * MIB)
-/* What each stream can keep, however much other streams of its sandbox have. */
+/* Each stream can keep this much, even when other streams of its sandbox use up the rest. */
 #define OUTPUT_LEAST (64 * KIB)
-/* The same for the control channel of a code context: a window of the gvisor tier. */
+/* The same for the control channel of a code context. It is one window of the gvisor tier. */
 #define CODE_CHANNEL_LEAST (256 * KIB)
 
 /* Paths and file operations. */

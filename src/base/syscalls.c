@@ -83,7 +83,7 @@ int sys_close_range(unsigned first, unsigned last, unsigned flags)
 	return 0;
 }
 
-/* Does what is asked of clone3() with clone(), except the cgroup. */
+/* Replaces clone3() by clone(), except for the cgroup. */
 static int clone_without_clone3(const struct clone_args *args)
 {
 	uint64_t flags = args->flags & ~(uint64_t)CLONE_INTO_CGROUP;
@@ -104,7 +104,7 @@ int sys_clone3(struct clone_args *args)
 	pid = clone_without_clone3(args);
 	if (pid <= 0 || !(args->flags & CLONE_INTO_CGROUP))
 		return pid;
-	/* Moved by its parent: a child in a user namespace of its own may not move itself. */
+	/* The parent moves it: a child in a user namespace of its own may not move itself. */
 	char number[16];
 	int result = text_format(number, sizeof(number), "%d", pid);
 	if (result >= 0)
@@ -148,10 +148,10 @@ int sys_mount_id(int fd, uint64_t *ret_id)
 	return text_to_u64(at, 0, UINT64_MAX, ret_id);
 }
 
-/* A path that is walked down from a directory. `done` are the components passed, which were no
- * links, without "." and ".."; `left` is still to be walked. Every step is one openat() of one
- * name with O_NOFOLLOW. The kernel is never given a "..", so that renaming directories meanwhile
- * leads nowhere outside. */
+/* A walk down a path, beginning at a directory. `done` holds the components already passed; none of
+ * them is a link, "." or "..". `left` holds the components still to walk. Every step is one
+ * openat() of one name with O_NOFOLLOW. The kernel never gets a "..", so that renaming directories
+ * during the walk cannot lead outside. */
 struct descent {
 	int root, at; /* root is not owned; at is, unless it equals root */
 	int links;
@@ -176,7 +176,7 @@ static int descent_step_down(struct descent *descent, const char *name)
 	return 0;
 }
 
-/* Goes back to the root, and down again except the last component. */
+/* Starts again at the root and walks down to the parent of the current directory. */
 static int descent_step_up(struct descent *descent)
 {
 	char *last = strrchr(descent->done, '/');
@@ -335,7 +335,7 @@ int sys_openat2(int dirfd, const char *path, const struct open_how *how)
 
 const struct needed_call *sys_find_missing_call(void)
 {
-	static const char mounts[] = "mounts without a name";
+	static const char mounts[] = "detached mounts";
 	static const struct {
 		struct needed_call call;
 		long number;

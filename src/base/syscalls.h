@@ -71,8 +71,8 @@ static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags,
 
 /* The following are in syscalls.c: they have a replacement where the call answers ENOSYS. */
 
-/* The replacement moves a child with CLONE_INTO_CGROUP by its parent, before this returns. So
- * the child must wait for its parent before it does anything important. */
+/* For CLONE_INTO_CGROUP, the replacement lets the parent move the child into its cgroup before this
+ * returns. So the child must wait for its parent before it does anything important. */
 int sys_clone3(struct clone_args *args);
 int sys_close_range(unsigned first, unsigned last, unsigned flags);
 int sys_execveat(int fd, const char *path, char *const argv[], char *const env[], int flags);

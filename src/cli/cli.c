@@ -109,8 +109,8 @@ const struct verb verb_help = {
     .run = help_run,
 };
 
-/* Opens /dev/null for closed standard descriptors: the next file that we open would get their
- * numbers. */
+/* Opens /dev/null for closed standard descriptors: otherwise the next file that we open would get
+ * such a number. */
 static void standard_descriptors_fill(void)
 {
 	int fd;

@@ -56,7 +56,7 @@ extern const char cli_pitch[], cli_overview[];
 extern bool cli_json;
 
 void json_print(const json_t *json);
-/* One line of JSON, in which control characters that jansson leaves as they are are escaped. */
+/* Prints one line of JSON. Escapes the control characters that jansson does not escape. */
 void json_line_print(FILE *file, const json_t *json, size_t flags);
 /* Prints text that came from a sandbox or a user; control characters are escaped. */
 void safe_text_print(const char *text);

@@ -51,7 +51,7 @@ static const struct {
     {"exe", "run"},
 };
 
-/* Names whose counterpart here needs more than a verb. */
+/* Names whose equivalent here is more than a verb. */
 static const struct {
 	const char *word, *hint;
 } verb_hints[] = {

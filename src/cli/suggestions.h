@@ -11,5 +11,5 @@
 void verb_suggest(const char *word, char *text, size_t room);
 /* The same for an unknown option of a verb, as it was typed ("--rm", "-p", "--memroy=1G"). */
 void option_suggest(const struct option_spec *options, const char *word, char *text, size_t room);
-/* Is it what people give to `docker run`: the name of a well-known image, or NAME:TAG? */
+/* True for a typical argument of `docker run`: the name of a well-known image, or NAME:TAG. */
 bool word_looks_like_image(const char *word);

@@ -10,9 +10,9 @@
 #define DAEMON_CERTIFICATE_FD 6 /* with --tls-certificate: its text, in memory */
 #define DAEMON_KEY_FD 7
 
-/* Exit codes for the spawner: 0 after SPAWN_QUIT, and these. Any other end is a crash, and the
- * daemon is restarted with back-off. IDLE: idle for idle_exit_seconds; the spawner ends too.
- * CONFIG: invalid configuration or store; a restart would not help. */
+/* Exit codes for the spawner: 0 after SPAWN_QUIT, and these. Any other exit is a crash, after which
+ * the spawner restarts the daemon with back-off. IDLE: idle for idle_exit_seconds; the spawner ends
+ * too. CONFIG: invalid configuration or store; a restart would not help. */
 #define DAEMON_EXIT_IDLE 64
 #define DAEMON_EXIT_CONFIG 65
 

@@ -12,7 +12,7 @@ static void on_wake(uv_timer_t *timer)
 	(void)timer; /* only wakes the loop */
 }
 
-/* Since the last call every timer has run that was due then. */
+/* Every timer that was due at the last call has run since. */
 static void on_turn(uv_prepare_t *prepare)
 {
 	(void)prepare;

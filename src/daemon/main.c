@@ -129,7 +129,7 @@ static int config_read(const struct flags *flags, const char *path, struct confi
 		config->defaults.files = MIN(config->defaults.files, config->files_cap);
 	}
 	if (flags->log_level && log_level_parse(flags->log_level, &config->log_level) < 0)
-		return error_set(error, ERROR_CONFIG, "--log-level %s: there is none of that name",
+		return error_set(error, ERROR_CONFIG, "--log-level %s: unknown level",
 				 flags->log_level);
 	config->log_json |= flags->log_json;
 	return config_check(config, error);
@@ -139,7 +139,7 @@ static struct flags flags; /* the command line's, for reloads */
 
 static void idle_timer_update(struct daemon *daemon);
 
-/* Reads the TCP listener's names and certificate again. */
+/* Rereads the TCP listener's names and certificate. */
 static int tcp_access_reload(struct daemon *daemon, const struct config *config,
 			     struct error *error)
 {
@@ -216,7 +216,7 @@ static void on_pool_ended(void *data)
 		daemon_finish(daemon);
 }
 
-/* Before connections are closed: a closed connection would cancel its command. */
+/* This must happen before connections are closed: a closed connection cancels its command. */
 static void on_last_answers(void *data)
 {
 	struct daemon *daemon = data;
@@ -251,7 +251,8 @@ static void on_spawner_lost(void *data)
 	daemon_stop(data, EXIT_FAILURE, LOST_GRACE_MS);
 }
 
-/* Whether a retry is pointless. A full disk, a locked database and a busy spawner may recover. */
+/* Returns whether a retry is useless. A full disk, a locked database or a busy spawner may
+ * recover. */
 static bool error_is_permanent(const struct error *error)
 {
 	return error->kind == ERROR_CONFIG || error->kind == ERROR_STORE_CORRUPT ||
@@ -318,7 +319,7 @@ static void on_ready(void *data)
 	settings.hosts = daemon->access->hosts;
 	settings.origins = daemon->access->origins;
 	settings.connections_max = connections_max();
-	/* Users without a token (edge/authentication.c) are accepted however many others use the
+	/* Users without a token (edge/authentication.c) are accepted even if many others use the
 	 * socket. */
 	settings.trusted_uids = &daemon->edge.owner;
 	settings.trusted_uid_count = 1;
@@ -409,8 +410,8 @@ int daemon_main(int argc, char **argv)
 	static struct daemon daemon;
 	struct error error;
 	log_setup("daemon", LOG_INFO, false);
-	/* The spawner handles these signals and tells us. A closed connection must not be a
-	 * signal. */
+	/* The spawner handles these signals and tells us. A closed connection must not raise
+	 * SIGPIPE. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);

@@ -51,7 +51,7 @@
 
 /* --- Landlock --- */
 
-/* Kernel headers may be older than the kernel. */
+/* Defined here because the kernel headers may be older than the kernel. */
 #define ACCESS_TRUNCATE (1ULL << 14)  /* ABI 3 */
 #define ACCESS_IOCTL_DEV (1ULL << 15) /* ABI 5 */
 #define NET_ALL 3ULL                  /* ABI 4: bind and connect of TCP */
@@ -99,7 +99,7 @@ static int files_restrict(const struct config *config, const char *config_path, 
 {
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	if (abi < 1) {
-		log_warning("this kernel has no Landlock (%s): the daemon's files are guarded by "
+		log_warning("this kernel has no Landlock (%s): the daemon's files are protected by "
 			    "their owner and mode alone",
 			    strerror(errno));
 		return 0;
@@ -217,7 +217,7 @@ static int filter_add_conditional(scmp_filter_ctx filter)
 	    {SCMP_SYS(mprotect), SCMP_ACT_ALLOW, 1, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)}},
 	    {SCMP_SYS(tgkill), SCMP_ACT_ALLOW, 1, {SCMP_A0(SCMP_CMP_EQ, self)}},
 	    {SCMP_SYS(kill), SCMP_ACT_ALLOW, 1, {SCMP_A0(SCMP_CMP_EQ, self)}},
-	    /* Reading its own limits. */
+	    /* Only reads of its own limits. */
 	    {SCMP_SYS(prlimit64),
 	     SCMP_ACT_ALLOW,
 	     2,

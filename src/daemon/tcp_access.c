@@ -129,7 +129,7 @@ static int tls_set_error(const char *kind, const char *path, struct error *error
 			 reason ? reason : "it cannot be used");
 }
 
-/* From the start, because a reload reads it again. */
+/* Reads from the file's start, because a reload reads it again. */
 static BIO *pem_open(int fd)
 {
 	BIO *text = lseek(fd, 0, SEEK_SET) < 0 ? NULL : BIO_new_fd(fd, BIO_NOCLOSE);
@@ -150,7 +150,7 @@ static bool tls_load_chain(SSL_CTX *tls, int fd)
 		if (!good)
 			X509_free(certificate);
 	}
-	/* The end is reported as an error. */
+	/* OpenSSL reports the end of the file as an error. */
 	if (good && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE)
 		ERR_clear_error();
 	good = good && ERR_peek_last_error() == 0;

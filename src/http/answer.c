@@ -1,6 +1,6 @@
-/* Answers of handlers, and refusals of this layer, on their way into the connection's queue.
- * Handlers call it at any time. It only queues bytes (large pieces go to the socket at once) and
- * asks for a turn. It never calls back. */
+/* Puts the answers of handlers, and the refusals of this layer, into the connection's queue.
+ * Handlers may call it at any time. It only queues bytes (large pieces go to the socket at once)
+ * and asks for a turn. It never calls back. */
 #include "http/connection.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "http/characters.h"
 
-/* A piece from this size on is offered to the socket before it is copied. */
+/* A piece of at least this size is offered to the socket before it is copied. */
 #define DIRECT_MIN (16 * 1024)
 
 static const struct {
@@ -67,7 +67,7 @@ static const char *status_text(int status)
 	return "";
 }
 
-/* How an answer says where it ends. */
+/* How an answer marks its end. */
 enum framing { FRAMING_NONE, FRAMING_LENGTH, FRAMING_CHUNKED, FRAMING_CLOSE };
 
 /* Cold, so that the compiler puts answer_put() in line: a small answer calls it 18 times. */
@@ -75,7 +75,7 @@ static __attribute__((cold)) void answer_give_up_unsent(struct http_connection *
 {
 	if (http_state_ends(connection->state))
 		return;
-	log_error("http: an answer passed %d bytes unsent; connection closed", HTTP_QUEUE_MAX);
+	log_error("http: an answer has over %d unsent bytes; connection closed", HTTP_QUEUE_MAX);
 	http_connection_break(connection);
 }
 
@@ -100,9 +100,8 @@ static void answer_put_number(struct http_connection *connection, uint64_t value
 	answer_put(connection, digits + at, sizeof(digits) - at);
 }
 
-/* A large piece goes to the socket at once, behind the queue; what the socket does not take is
- * copied.
- */
+/* A large piece goes to the socket at once, behind the queue; the part that the socket does not
+ * take is copied. */
 static void answer_put_large(struct http_connection *connection, const char *data, size_t size)
 {
 	if (size >= DIRECT_MIN && !connection->ssl && !connection->blocked &&
@@ -138,7 +137,7 @@ static bool header_is_clean(const struct http_header *header)
 static void answer_put_header(struct http_connection *connection, const struct http_header *header)
 {
 	if (!header_is_clean(header)) {
-		log_error("http: a header that is not valid was left out of an answer");
+		log_error("http: an invalid header was left out of an answer");
 		return;
 	}
 	answer_put_text(connection, header->name);
@@ -213,8 +212,9 @@ static void answer_put_head(struct http_exchange *exchange, int status, const ch
 	exchange_tell_answered(exchange, status);
 }
 
-/* Is this answer the connection's last? Yes if the client or we want that, if the rest of the body
- * is too long to skip, or if it may never come (the client waits for a 100). */
+/* Decides whether this answer is the connection's last. It is if the client or we want that, if the
+ * rest of the body is too long to skip, or if the rest may never come (the client waits for a
+ * 100). */
 static void answer_decide_close(struct http_exchange *exchange, bool whole)
 {
 	struct http_connection *connection = exchange->connection;
@@ -226,13 +226,14 @@ static void answer_decide_close(struct http_exchange *exchange, bool whole)
 		connection->close_after = true;
 }
 
-/* May the handler do this now? After a defect of the handler the client must not wait for ever. */
+/* Returns whether the handler may do this now. A defect of the handler aborts the answer, because
+ * otherwise the client would wait for ever. */
 static bool exchange_step(struct http_exchange *exchange, enum http_event event)
 {
 	enum http_action action = http_state_step(&exchange->connection->state, event);
 	if (action == HTTP_ACTION_DEFECT) {
-		log_error("http: the answer to request %s begins twice, or ends before it "
-			  "begins; connection closed",
+		log_error("http: the answer to request %s began twice, or ended before it "
+			  "began; connection closed",
 			  exchange->request.id);
 		http_stream_abort(exchange);
 	}
@@ -299,7 +300,7 @@ bool http_stream_write(struct http_exchange *exchange, const void *data, size_t 
 		return true;
 	if (exchange->answer_left >= 0) {
 		if ((uint64_t)size > (uint64_t)exchange->answer_left) {
-			log_error("http: an answer is longer than its length; connection closed");
+			log_error("http: an answer exceeds its declared length; connection closed");
 			http_connection_break(connection);
 			return false;
 		}
@@ -327,7 +328,7 @@ void http_stream_end(struct http_exchange *exchange)
 	struct http_connection *connection = exchange->connection;
 	if (connection->state == HTTP_ANSWERING && exchange->answer_left > 0 &&
 	    !exchange->is_head) {
-		log_error("http: an answer is shorter than its length; connection closed");
+		log_error("http: an answer is shorter than its declared length; connection closed");
 		http_stream_abort(exchange);
 		return;
 	}
@@ -344,7 +345,8 @@ void http_stream_abort(struct http_exchange *exchange)
 	bool answering = connection->state == HTTP_ANSWERING;
 	if (!exchange_step(exchange, HTTP_EVENT_ABORT))
 		return;
-	/* Where the answer ends with the connection, only a reset shows that it is incomplete. */
+	/* If the end of the connection marks the end of the answer, only a reset shows that the
+	 * answer is incomplete. */
 	connection->reset = answering && !exchange->answer_chunked && exchange->answer_left < 0;
 	if (!connection->reset && http_transport_write(connection, NULL, 0) < 0)
 		connection->reset = true;

@@ -1,8 +1,9 @@
-/* A request's body on its way to the handler: without its framing, within its length, at the
- * handler's pace. connection.c calls it with the bytes, handlers to start and hold it. */
+/* Passes a request's body to the handler: removes its framing, enforces its length, and follows the
+ * handler's pace. connection.c calls it with the bytes; handlers call it to start and hold the
+ * body. */
 #include "http/connection.h"
 
-/* Does the handler wait for bytes, or do we skip them? */
+/* Returns whether bytes of the body are read: the handler waits for them, or we skip them. */
 bool http_body_wanted(const struct http_exchange *exchange)
 {
 	if (exchange->connection->state == HTTP_SKIP)
@@ -10,7 +11,7 @@ bool http_body_wanted(const struct http_exchange *exchange)
 	return exchange->body == HTTP_BODY_READING && !exchange->body_paused;
 }
 
-/* The request was answered and the rest of its body cannot be skipped: the answer still goes out,
+/* The request was answered, and the rest of its body cannot be skipped. The answer is still sent,
  * then the connection closes. */
 static void body_give_up_skipping(struct http_exchange *exchange)
 {

@@ -1,10 +1,10 @@
-/* Who is connected, and how much of the server each caller may have. A caller is a uid (Unix
- * sockets), an address (TCP; of IPv6 its /64, because one host gets that many), or all of loopback
- * TCP, because the kernel does not say which local user it is. Called by connection.c as
- * connections come, change and go, and by server.c when descriptors run out. Nothing here blocks.
+/* The callers and how much of the server each may use. A caller is a uid (Unix sockets), an IPv4
+ * address or IPv6 /64 (TCP; one host gets a /64), or all of loopback TCP, because the kernel does
+ * not say which local user connects. Called by connection.c as connections come, change and go, and
+ * by server.c when descriptors run out. Nothing here blocks.
  *
- * Anyone may connect to the Unix socket, so what a caller may hold before it shows a token is
- * bounded: connections, and the descriptors it passes. Trusted uids have slots that no other can
+ * Anyone may connect to the Unix socket. So the connections and passed descriptors that a caller
+ * may hold before it shows a token are bounded. Trusted uids have slots that no other caller can
  * take. A connection without a request at its handler is "spare": it can be closed in favour of a
  * new one, the oldest first, and its client loses only time. */
 #include "http/connection.h"
@@ -98,7 +98,7 @@ void http_peer_identify(int fd, struct http_peer *peer, struct sockaddr_storage 
 	peer->gid = credentials.gid;
 }
 
-/* Trusted are users who could replace the daemon anyway. An unknown uid is (uid_t)-1. */
+/* Users who could replace the daemon anyway are trusted. An unknown uid is (uid_t)-1. */
 static bool caller_key_is_trusted(const struct http_server *server, const struct caller_key *key)
 {
 	const struct http_settings *settings = &server->settings;
@@ -133,7 +133,7 @@ static uint32_t caller_connections_max(const struct http_server *server,
 	return own ? MIN(own, most) : most;
 }
 
-/* The seed is random, so that nobody can choose addresses that all fall into one slot. */
+/* The seed is random, so that an attacker cannot choose addresses that all fall into one slot. */
 static struct list *caller_slot(struct http_server *server, const struct caller_key *key)
 {
 	uint64_t mixed = (key->value ^ server->caller_seed) + (uint64_t)key->kind;
@@ -144,8 +144,8 @@ static struct list *caller_slot(struct http_server *server, const struct caller_
 	return &server->callers[mixed % HTTP_CALLER_SLOTS];
 }
 
-/* Each local user has a share. All addresses have one together: a stranger can have any number of
- * them, and little is done before a token is known. */
+/* Each local user has a share. All addresses together have one, because a client can have any
+ * number of addresses. Little work is done before a token is known. */
 static struct work_share *caller_share(struct http_server *server, const struct caller_key *key)
 {
 	char name[WORK_NAME_MAX + 1] = "tcp";
@@ -191,8 +191,8 @@ static void callers_sweep(struct http_server *server, uint64_t now)
 	}
 }
 
-/* Callers are in rows by the power of two of their spare connections, so that one with the most is
- * found at once, however many callers there are. */
+/* Callers are in rows by the power of two of their spare connections. So one with the most is found
+ * at once, independent of the number of callers. */
 static void caller_rank(struct http_server *server, struct http_caller *caller, uint32_t before)
 {
 	uint32_t now = caller->spare_count;
@@ -233,7 +233,7 @@ static void caller_warn(struct http_server *server, const struct http_caller *ca
 	server->unwarned++;
 	if (server->warned_at && now - server->warned_at < HTTP_WARN_EVERY_MS)
 		return;
-	log_warning("http: %s %s; closed or refused for such a reason: %" PRIu64, who, what,
+	log_warning("http: %s %s; connections closed or refused so far: %" PRIu64, who, what,
 		    server->unwarned);
 	server->warned_at = MAX(now, 1);
 	server->unwarned = 0;
@@ -263,7 +263,7 @@ bool http_callers_make_room(struct http_server *server)
 	return callers_close_one(server, false) || callers_close_one(server, true);
 }
 
-/* Loopback TCP is many users, and root's clients do not wait in its queue. */
+/* Loopback TCP has many users, so it is not limited; root's clients do not wait in its queue. */
 static bool caller_is_too_fast(struct http_server *server, struct http_caller *caller)
 {
 	uint64_t now = uv_now(server->loop);
@@ -283,13 +283,13 @@ static bool caller_is_admitted(struct http_server *server, struct http_caller *c
 		return false;
 	}
 	if (!caller->trusted && caller->count >= caller_connections_max(server, caller)) {
-		caller_warn(server, caller, "has as many connections as one caller may");
+		caller_warn(server, caller, "has the maximum of connections for one caller");
 		if (!caller_close_oldest(caller))
 			return false;
 	}
 	if (server->connection_count >= server->settings.connections_max ||
 	    (!caller->trusted && server->untrusted_count >= server_untrusted_max(server))) {
-		caller_warn(server, caller, "comes when all connections are taken");
+		caller_warn(server, caller, "connects while all connections are in use");
 		return callers_close_one(server, false) ||
 		       (caller->trusted && callers_close_one(server, true));
 	}
@@ -341,8 +341,8 @@ int http_caller_charge(struct http_connection *connection, size_t count)
 			   server->untrusted_descriptors + count > settings->descriptors_max;
 		if (own || all) {
 			caller_warn(server, caller,
-				    own ? "passes more descriptors than one caller may"
-					: "passes descriptors when others have passed too many");
+				    own ? "exceeds the maximum of passed descriptors for one caller"
+					: "passes descriptors while the maximum for all is in use");
 			return -EMFILE;
 		}
 		server->untrusted_descriptors += (uint32_t)count;

@@ -1,6 +1,6 @@
-/* The chunked body: takes framing away from bytes as they come, in pieces of any size. Called by
+/* The chunked body: removes the framing from bytes that arrive in pieces of any size. Called by
  * body.c and by the fuzzer; pure, never blocks. Extensions and trailers are checked and dropped;
- * both are bounded, since nothing else would bound them. */
+ * both are bounded here, because no other check bounds them. */
 #include "http/parser.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 #define EXTENSION_MAX 256
 #define TRAILERS_MAX 4096
 
-/* Where in the trailers we are: kept in `digits`, which is free by then. */
+/* The position in the trailers. It is kept in `digits`, which is unused by then. */
 enum trailer_phase {
 	TRAILER_LINE_START,
 	TRAILER_NAME,
@@ -24,7 +24,7 @@ static int chunked_take_size(struct http_chunked *chunked, char c, const char **
 {
 	if (http_is_hex(c)) {
 		if (chunked->digits == SIZE_DIGITS_MAX) {
-			*ret_reason = "a chunk size that does not fit";
+			*ret_reason = "a chunk size that is too large";
 			return -400;
 		}
 		chunked->digits++;
@@ -47,7 +47,7 @@ static int chunked_take_extension(struct http_chunked *chunked, char c, const ch
 		return 0;
 	}
 	if (!http_is_text(c) || ++chunked->line > EXTENSION_MAX) {
-		*ret_reason = "a chunk extension that is not valid or too long";
+		*ret_reason = "a chunk extension that is invalid or too long";
 		return -400;
 	}
 	return 0;
@@ -82,7 +82,7 @@ static int chunked_take_trailer(struct http_chunked *chunked, char c, const char
 	bool last = chunked->digits == TRAILER_LAST_LF;
 	int next = chunked_trailer_step((enum trailer_phase)chunked->digits, c);
 	if (next < 0 || ++chunked->line > TRAILERS_MAX) {
-		*ret_reason = "trailers that are not valid or too long";
+		*ret_reason = "trailers that are invalid or too long";
 		return -400;
 	}
 	chunked->digits = (uint32_t)next;

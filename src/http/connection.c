@@ -10,8 +10,8 @@
 
 #include "base/fd.h"
 
-/* An incomplete head up to this size is parsed again with each byte, so that an invalid one is
- * refused at once. A longer one is parsed again with each line, so that sending byte by byte costs
+/* An incomplete head up to this size is parsed again at each byte, so that an invalid head is
+ * refused at once. A longer head is parsed again at each line, so that sending byte by byte costs
  * the client more than us. */
 #define EAGER_PARSE 1024
 #define INPUT_ROOM 2048
@@ -29,8 +29,8 @@ static void on_connection_closed(uv_handle_t *handle)
 	http_server_handle_closed(server);
 }
 
-/* libuv keeps the handle, and we the memory, until the end of this turn of the loop: functions that
- * are on the stack now may still use it. */
+/* libuv keeps the handle, and we keep the memory, until the end of this iteration of the loop:
+ * functions that are on the stack now may still use it. */
 static void connection_close(struct http_connection *connection)
 {
 	work_cancel(&connection->work);
@@ -92,7 +92,7 @@ static bool connection_wants_input(const struct http_connection *connection)
 	case HTTP_ASKED:
 	case HTTP_ANSWERING:
 	case HTTP_REFUSED:
-		/* Behind a whole request we read on, to see the client go. */
+		/* We read on behind a complete request, to notice that the client disconnects. */
 		return http_body_complete(exchange->body) || http_body_wanted(exchange);
 	case HTTP_UPGRADED:
 		return !exchange->body_paused;
@@ -106,20 +106,20 @@ static bool connection_wants_input(const struct http_connection *connection)
 	return false;
 }
 
-/* Does a handler have the request, and is its answer not complete? */
+/* Returns whether a handler has the request and its answer is incomplete. */
 static bool connection_awaits_answer(const struct http_connection *connection)
 {
 	return connection->state == HTTP_ASKED || connection->state == HTTP_ANSWERING;
 }
 
-/* The client has closed its half, and reading would not show it, because a body is held. */
+/* The client has closed its half. Reading does not show that, because a body is held. */
 static bool connection_end_is_hidden(const struct http_connection *connection)
 {
 	return connection->hung_up && connection_awaits_answer(connection) &&
 	       !connection_wants_input(connection);
 }
 
-/* Has the producer of an answer been told to wait, and is there room again? */
+/* Returns whether the producer of an answer was told to wait and there is room again. */
 static bool connection_drain_is_due(const struct http_connection *connection)
 {
 	return http_state_open(connection->state) && connection->exchange->wants_drain &&
@@ -140,7 +140,7 @@ static void connection_end_exchange(struct http_connection *connection, enum htt
 	connection_drop_exchange(connection);
 }
 
-/* The handler has answered: does the connection go on? */
+/* The handler has answered: decides whether the connection continues. */
 static void connection_finish_exchange(struct http_connection *connection)
 {
 	struct http_exchange *exchange = connection->exchange;
@@ -239,8 +239,8 @@ static size_t connection_take_raw(struct http_connection *connection, char *data
 	return size;
 }
 
-/* Takes what can be taken of the data now, and returns how much that was. A loop and not a
- * recursion, because a client may pipeline any number of requests. */
+/* Takes all bytes that can be processed now, and returns their number. A loop instead of recursion,
+ * because a client may pipeline any number of requests. */
 static size_t connection_take_bytes(struct http_connection *connection, char *data, size_t size)
 {
 	size_t used = 0;
@@ -374,7 +374,7 @@ static void connection_give_drain(struct http_connection *connection)
 		exchange->callbacks.on_drain(exchange);
 }
 
-/* Our last byte is out. */
+/* Our last byte has been written. */
 static void connection_end_drain(struct http_connection *connection)
 {
 	if (connection->state != HTTP_DRAIN || connection->output.size > 0)
@@ -388,8 +388,8 @@ static void connection_end_drain(struct http_connection *connection)
 	}
 }
 
-/* A connection without a request at its handler can make room for others. It holds no descriptors
- * but those of an incomplete head. */
+/* A connection without a request at its handler can make room for others. It holds only the
+ * descriptors of an incomplete head. */
 static void connection_update_holdings(struct http_connection *connection)
 {
 	if (connection->state != HTTP_HEAD)
@@ -399,8 +399,8 @@ static void connection_update_holdings(struct http_connection *connection)
 
 static void on_connection_ready(uv_poll_t *poll, int status, int events);
 
-/* uv_poll_start() costs two system calls. So we still watch for bytes while they are not wanted,
- * and stop when some come. */
+/* uv_poll_start() costs two system calls. So we keep watching for bytes that we do not want yet,
+ * and stop when some arrive. */
 static void connection_update_interest(struct http_connection *connection)
 {
 	int wanted = connection->hung_up ? 0 : UV_DISCONNECT;
@@ -412,7 +412,7 @@ static void connection_update_interest(struct http_connection *connection)
 	    connection->tls_read_wants_write)
 		wanted |= UV_WRITABLE;
 	/* All of the client's bytes are read; only an error or a full hang-up can follow. The
-	 * kernel reports those for any event that we watch for, but not for none. */
+	 * kernel reports those only while we watch for at least one event. */
 	if (wanted == 0 && connection->peer_done)
 		wanted = UV_PRIORITIZED;
 	connection->disarm = false;
@@ -424,7 +424,7 @@ static void connection_update_interest(struct http_connection *connection)
 		http_connection_lose(connection);
 }
 
-/* Is there something to do without a further event? */
+/* Returns whether there is work without a further event. */
 static bool connection_needs_turn(struct http_connection *connection)
 {
 	if (connection_end_is_hidden(connection))
@@ -495,8 +495,9 @@ static void on_connection_ready(uv_poll_t *poll, int status, int events)
 		return;
 	}
 	if (events & UV_DISCONNECT) {
-		/* It would be reported again and again, so from here on reading finds the end.
-		 * While a body is held nothing is read, and the client counts as gone. */
+		/* libuv would report it again and again, so we stop watching for it: reading finds
+		 * the end of the client's bytes. While a body is held nothing is read, so then we
+		 * treat the client as gone. */
 		connection->hung_up = true;
 		if (connection_end_is_hidden(connection)) {
 			http_connection_lose(connection);

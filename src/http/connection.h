@@ -32,12 +32,13 @@
 /* A producer is told to wait above the high mark, and asked for more below the low one. */
 #define HTTP_QUEUE_HIGH (256 * 1024)
 #define HTTP_QUEUE_LOW (64 * 1024)
-/* A producer that does not wait loses its connection here. */
+/* A producer that does not wait, and passes this mark, loses its connection. */
 #define HTTP_QUEUE_MAX (64 * 1024 * 1024)
-/* How much unread answers may hold: those of one caller, and all. A single one always fits. */
+/* The most memory that unread answers may use: those of one caller, and those of all. One answer
+ * always fits. */
 #define HTTP_UNREAD_CALLER_MAX ((size_t)128 * 1024 * 1024)
 #define HTTP_UNREAD_MAX ((size_t)256 * 1024 * 1024)
-/* Bytes that a client may send before it has its answer. */
+/* Bytes that a client may send ahead of the answer to its previous request. */
 #define HTTP_AHEAD_MAX (64 * 1024)
 /* The rest of an unwanted body is skipped up to this; a longer one closes the connection. */
 #define HTTP_SKIP_MAX (64 * 1024)
@@ -49,14 +50,15 @@
 /* How long we read and discard after our last byte. Closing a socket with unread bytes makes the
  * kernel send a reset, which can overtake the answer. */
 #define HTTP_LINGER_MS 2000
-/* Any honest client sends a head that has descriptors in one piece. */
+/* For a head that comes with descriptors. Any honest client sends it in one piece. */
 #define HTTP_PASSED_MS 2000
 /* Callers: slots of the table, rows by powers of two, and the pause between warnings. */
 #define HTTP_CALLER_SLOTS 1024
 #define HTTP_RANKS 20
 #define HTTP_WARN_EVERY_MS 10000
-/* New connections of one untrusted uid or address in that time. More are closed right after their
- * accept: all callers share the kernel's queue, so it must be emptied faster than it is filled. */
+/* The most new connections of one untrusted uid or address within HTTP_PACE_MS. More are closed
+ * right after accept(): all callers share the kernel's queue, so it must be emptied faster than it
+ * is filled. */
 #define HTTP_PACE_MS 100
 #define HTTP_PACE_JOINS 256
 
@@ -87,7 +89,7 @@ struct http_server {
 	struct http_settings settings;
 	struct http_handlers handlers;
 	uv_timer_t timer, accept_timer, grace_timer;
-	uv_idle_t idle; /* runs when the end of a shutdown may have come */
+	uv_idle_t idle; /* runs when a shutdown may be complete */
 	struct list listeners, connections;
 	struct work_queue *work;
 	struct list deadlines[HTTP_DEADLINE_KINDS];
@@ -100,7 +102,7 @@ struct http_server {
 	uint64_t caller_seed;
 	uint64_t warned_at, unwarned; /* the last warning about a caller; events since */
 	uint64_t accept_warned_at;
-	/* Finds out who is at the other end. A test may replace it. */
+	/* Identifies the peer. A test may replace it. */
 	void (*identify)(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
 	size_t handle_count; /* libuv handles that are not closed yet: the server outlives them */
 	bool accepting, stopping, freed;
@@ -146,13 +148,13 @@ struct http_passed {
 	int fds[HTTP_PASSED_FDS_MAX];
 };
 
-/* An idle connection has no other memory: this size is what an idle client costs. */
+/* An idle connection has no other memory: an idle client costs this size. */
 struct http_connection {
 	uv_poll_t poll;
 	struct http_server *server;
 	struct http_caller *caller;
 	struct list node;
-	struct work work;         /* waits when a turn is due */
+	struct work work;         /* queued when a turn is due */
 	struct work_share *share; /* its turns take this share's time */
 	struct list spare;        /* in the caller's list, while it can be closed to make room */
 	struct http_deadline waiting; /* for the client's bytes */
@@ -164,11 +166,11 @@ struct http_connection {
 	struct http_peer peer;
 	int fd;
 	enum http_state state;
-	uint32_t scanned;      /* bytes of an incomplete head that hold no line to look at */
+	uint32_t scanned;      /* bytes of an incomplete head already searched for a line end */
 	uint32_t written;      /* in this turn, past the queue */
 	int16_t requests_left; /* in this turn */
 	uint8_t armed;         /* what libuv watches for */
-	uint8_t events;        /* what it has seen, for the turn to come */
+	uint8_t events;        /* what it has reported, for the next turn */
 	int8_t waiting_kind;   /* of `waiting`, -1: not running */
 	bool running : 1;      /* inside http_connection_run() */
 	bool more : 1;         /* the socket may have more bytes */
@@ -178,9 +180,9 @@ struct http_connection {
 	bool close_after : 1;  /* this answer is the last */
 	bool used : 1;         /* it has had a request */
 	bool lingers : 1;      /* the client may still be sending when we close */
-	bool reset : 1;        /* close with a reset: the only sign that the answer is cut */
+	bool reset : 1;        /* close with a reset: the only sign that the answer is incomplete */
 	bool held : 1;         /* requests in `input` wait for a turn, not for bytes */
-	bool disarm : 1;       /* bytes came that are not wanted yet: stop watching for them */
+	bool disarm : 1;       /* unwanted bytes came: stop watching for them */
 	bool body_moved : 1;   /* bytes of a body came in this turn */
 	bool tls_read_wants_write : 1;
 	bool tls_write_wants_read : 1;
@@ -230,39 +232,40 @@ void http_deadlines_init(struct http_server *server);
 void http_deadline_set(struct http_server *server, struct http_deadline *deadline,
 		       enum http_deadline_kind kind);
 void http_deadline_clear(struct http_deadline *deadline);
-/* Sets the deadline for the client's bytes that the connection's state asks for, or none. */
+/* Sets the deadline for the client's bytes that the connection's state requires, or none. */
 void http_deadline_update(struct http_connection *connection);
-/* The client's bytes are not waited for. */
+/* Stops the deadline for the client's bytes. */
 void http_deadline_stop(struct http_connection *connection);
 
 /* callers.c */
 void http_callers_init(struct http_server *server);
 void http_callers_done(struct http_server *server);
-/* Asks the kernel who is at the other end. */
+/* Asks the kernel for the peer's ids. */
 void http_peer_identify(int fd, struct http_peer *peer, struct sockaddr_storage *ret_from);
-/* Counts a new connection; NULL when there is no room for it. May close others to make room. */
+/* Counts a new connection; NULL if the maximum is reached. May close others to make room. */
 struct http_caller *http_caller_join(struct http_server *server, const struct http_peer *peer,
 				     const struct sockaddr_storage *from);
 /* The connection is closed; its memory is not freed yet. */
 void http_caller_leave(struct http_connection *connection);
 void http_caller_release(struct http_server *server, struct http_caller *caller);
-/* Notes whether it may be closed in favour of a new one. */
+/* Records whether the connection may be closed in favour of a new one. */
 void http_caller_spare(struct http_connection *connection, bool spare);
-/* Closes a connection that has no request; false when there is none. Called by the loop only. */
+/* Closes a connection that has no request; false if every connection has one. Called by the loop
+ * only. */
 bool http_callers_make_room(struct http_server *server);
-/* 0, or -EMFILE when the caller holds too many passed descriptors already. */
+/* 0, or -EMFILE if the caller would then hold too many passed descriptors. */
 NODISCARD int http_caller_charge(struct http_connection *connection, size_t count);
 void http_caller_discharge(struct http_connection *connection, size_t count);
 
 /* transport.c */
-/* Gives it TLS; false: OpenSSL could not. */
+/* Adds TLS to the connection; false: OpenSSL failed. */
 NODISCARD bool http_transport_secure(struct http_connection *connection, SSL_CTX *context);
 /* 1: done; 0: waits for the client; -errno. */
 NODISCARD int http_transport_handshake(struct http_connection *connection);
 /* Bytes read, 0 at the end of the client's bytes, -EAGAIN, or -errno. */
 NODISCARD ssize_t http_transport_read(struct http_connection *connection, char *to, size_t room);
-/* Writes the queue, then `data`; returns how much of `data` went out, or -errno. What could not
- * be written is -EAGAIN in `blocked` only. */
+/* Writes the queue, then `data`; returns how much of `data` went out, or -errno. A full socket is
+ * no error here: it only sets `blocked`. */
 NODISCARD ssize_t http_transport_write(struct http_connection *connection, const void *data,
 				       size_t size);
 /* Closes descriptors that no head has taken. */
@@ -271,8 +274,8 @@ void http_transport_shutdown(struct http_connection *connection);
 void http_transport_close(struct http_connection *connection);
 
 /* connection.c */
-/* Takes a connected, non-blocking socket. On -errno the socket stays the caller's; -EBUSY: its peer
- * has too many. */
+/* Takes a connected, non-blocking socket. On -errno the caller keeps the socket; -EBUSY: its peer
+ * has too many connections. */
 NODISCARD int http_connection_open(struct http_server *server, int fd, bool is_unix, SSL_CTX *tls);
 void http_connection_run(struct http_connection *connection, int events);
 /* Asks for a turn soon. */
@@ -291,18 +294,18 @@ NODISCARD int http_exchange_new(struct http_connection *connection, const char *
 void http_exchange_free(struct http_exchange *exchange);
 /* Closes the descriptors that came with the request and were not taken. */
 void http_exchange_drop_passed(struct http_exchange *exchange);
-/* Has a handler the request, and may it still answer? */
+/* Returns whether a handler has the request and may still answer. */
 bool http_exchange_open(const struct http_exchange *exchange);
 
-/* Is the Host header's name (without its port) one that is served here? */
+/* Returns whether the Host header's name (without its port) is one that is served here. */
 bool http_host_served(const struct http_server *server, const char *host, size_t size);
 
 /* origin.c */
 void http_origin_note(struct http_exchange *exchange);
 
 /* body.c */
-/* Gives data to the handler as far as it wants it, or throws it away (HTTP_SKIP): the bytes used.
- */
+/* Passes as much of the data to the handler as it wants, or discards it (HTTP_SKIP). Returns the
+ * number of bytes used. */
 size_t http_body_take(struct http_exchange *exchange, char *data, size_t size);
 bool http_body_wanted(const struct http_exchange *exchange);
 
@@ -311,7 +314,7 @@ bool http_body_wanted(const struct http_exchange *exchange);
 void http_refuse(struct http_connection *connection, int status, const char *reason);
 
 /* unread_answers.c */
-/* Much was queued: where that is too much, the slowest reader's connection is closed. */
+/* Called after much was queued. If it is too much, closes the connection of the slowest reader. */
 void http_unread_check(struct http_connection *connection);
 
 /* server.c */

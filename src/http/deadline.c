@@ -4,7 +4,7 @@
  * http_connection_expire(). */
 #include "http/connection.h"
 
-/* Connections that came together expire together. Other clients have their turns in between. */
+/* Connections that came together expire together. After this many, other clients have a turn. */
 #define EXPIRIES_PER_TURN 256
 
 static uint32_t deadline_duration(const struct http_server *server, enum http_deadline_kind kind)
@@ -67,7 +67,7 @@ static void on_deadline_timer(uv_timer_t *timer)
 					       (enum http_deadline_kind)kind);
 		}
 	}
-	/* What expired may have set deadlines, and with them the timer. */
+	/* Expired connections may have set new deadlines, and so the timer. */
 	if (next && (server->timer_due == 0 || next < server->timer_due) && !server->freed)
 		deadlines_start_timer(server, next);
 }
@@ -95,8 +95,8 @@ void http_deadline_clear(struct http_deadline *deadline)
 	list_remove(&deadline->node);
 }
 
-/* The kind that the connection's state asks for, or -1. It depends on how much of a head has come.
- */
+/* The kind of deadline that the connection's state requires, or -1. It depends on how much of a
+ * head has arrived. */
 static int deadline_kind_wanted(const struct http_connection *connection)
 {
 	bool stopping = connection->server->stopping;
@@ -140,7 +140,8 @@ void http_deadline_stop(struct http_connection *connection)
 void http_deadline_update(struct http_connection *connection)
 {
 	int kind = deadline_kind_wanted(connection);
-	/* A body that is read has a longest pause; one that is skipped has a time for all of it. */
+	/* For a body that is read, the deadline limits each pause; for one that is skipped, the
+	 * whole. */
 	bool again =
 	    kind == HTTP_DEADLINE_BODY && connection->body_moved && connection->state != HTTP_SKIP;
 	if (kind < 0) {

@@ -1,4 +1,4 @@
-/* Makes a request from its head, and says what a handler may ask about it. The exchange, its
+/* Makes a request from its head, and answers a handler's questions about it. The exchange, its
  * headers and all of its text are one allocation. Its connection frees it, at a turn or at the
  * connection's end. Nothing here blocks. */
 #include "http/connection.h"
@@ -81,7 +81,8 @@ static void exchange_set_body(struct http_exchange *exchange, const struct http_
 	exchange->body = exchange->request.has_body ? HTTP_BODY_UNASKED : HTTP_BODY_NONE;
 }
 
-/* A client's own id connects its records with ours. An id that a log could misread is not taken. */
+/* A client's own id connects its records with ours. We do not use an id that could be misread in a
+ * log. */
 static void exchange_set_id(struct http_exchange *exchange)
 {
 	const char *given = http_header(exchange, "x-request-id");

@@ -1,22 +1,23 @@
 /* HTTP/1.1 as Caisson serves it: strict, streaming, pull-based, on one libuv loop. It knows nothing
- * of what is served. Listeners are TCP or Unix sockets (or TLS on TCP) that the caller has bound.
+ * about the served resources. Listeners are TCP or Unix sockets (or TLS on TCP) that the caller has
+ * bound.
  *
  * It accepts a subset and closes on any doubt (docs/http.md lists every refusal). Each connection
  * has deadlines for its head, its body and its writes. Pipelined requests are answered in order,
- * one at a time. A disconnect is seen even while nothing is written: on_gone is called.
+ * one at a time. A disconnect is noticed even while nothing is written: on_gone is called.
  *
- * Life of a request: `handle` is called when its head is complete. The handler answers at once, or
- * later, exactly once: with http_respond(), with http_stream_begin() ... http_stream_end(), or with
- * http_upgrade(). Until then the exchange and its http_data() belong to the handler. After the
+ * The life of a request: `handle` is called when its head is complete. The handler answers exactly
+ * once, at once or later: with http_respond(), with http_stream_begin() ... http_stream_end(), or
+ * with http_upgrade(). Until then the exchange and its http_data() belong to the handler. After the
  * answer, or after on_gone, the pointer is invalid (on_gone is the last call).
  *
  * The body comes only when asked for: http_body_read() starts it, on_data gives pieces (valid until
- * it returns), http_body_pause()/resume() hold it, on_end says that it is complete. A body that is
- * too long gets 413 in the middle and on_gone. A handler may answer without reading the body: a
- * small rest is skipped, a large one closes the connection.
+ * it returns), http_body_pause()/resume() hold it, on_end says that it is complete. If a body is
+ * too long, its client gets 413 in the middle and the handler gets on_gone. A handler may answer
+ * without reading the body: then a small rest is skipped, and a large one closes the connection.
  *
- * Writing by pull: http_stream_write() takes what it is given (copied to the connection's queue);
- * when it returns false the queue is above its high mark, and the producer waits for on_drain. */
+ * Writing by pull: http_stream_write() copies everything to the connection's queue. If it returns
+ * false, the queue is above its high mark, and the producer must wait for on_drain. */
 #pragma once
 
 #include <stdbool.h>
@@ -69,13 +70,13 @@ struct http_request {
 struct http_handlers {
 	/* A request's head is complete. */
 	void (*handle)(void *context, struct http_exchange *exchange);
-	/* The head of its answer is queued. May be NULL. For counting alone: it must not call here.
-	 */
+	/* The head of its answer is queued. May be NULL. Only for counting: it must not call
+	 * functions of this layer. */
 	void (*answered)(void *context, struct http_exchange *exchange, int status);
 	void *context;
 };
 
-/* What the handler of one exchange is told. Each may be NULL. */
+/* The callbacks of the handler of one exchange. Each may be NULL. */
 struct http_callbacks {
 	void (*on_data)(struct http_exchange *exchange, const char *data, size_t size);
 	void (*on_end)(struct http_exchange *exchange);
@@ -88,9 +89,9 @@ struct http_settings {
 	uint32_t head_timeout_ms;  /* first byte of a request to the end of its head */
 	uint32_t idle_timeout_ms;  /* keep-alive without a request */
 	uint32_t body_timeout_ms;  /* longest pause in a body that is being read */
-	uint32_t write_timeout_ms; /* longest time without progress of a write that is wanted */
+	uint32_t write_timeout_ms; /* longest time without progress of a pending write */
 	uint32_t connections_max;
-	/* How many of connections_max are for trusted uids alone (at most half). On Unix sockets
+	/* How many of connections_max are reserved for trusted uids (at most half). On Unix sockets
 	 * root, our own user and the listed uids are trusted; the list outlives the server. */
 	uint32_t connections_reserved;
 	const uid_t *trusted_uids;
@@ -99,8 +100,8 @@ struct http_settings {
 	 * address; loopback TCP has no bound of its own. */
 	uint32_t connections_per_uid;
 	uint32_t connections_per_address;
-	/* Passed descriptors that an untrusted uid, and all of them together, may have in requests
-	 * that are not finished. */
+	/* The most passed descriptors in unfinished requests: of one untrusted uid, and of all of
+	 * them together. */
 	uint32_t descriptors_per_uid;
 	uint32_t descriptors_max;
 	/* Host check against DNS rebinding: NULL-terminated list of names (port ignored) that a TCP
@@ -114,41 +115,41 @@ extern const struct http_settings http_default_settings;
 
 struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings *settings,
 				    const struct http_handlers *handlers);
-/* Takes a listening socket (its descriptor is owned from here on). tls: an SSL_CTX or NULL. */
+/* Takes a listening socket (the server then owns its descriptor). tls: an SSL_CTX or NULL. */
 NODISCARD int http_server_listen(struct http_server *server, int fd, void *tls,
 				 struct error *error);
-/* Stops accepting, and lets answers under way finish for at most `grace_ms`. Then `last_call` (or
- * NULL) may answer the requests that still wait. HTTP_LAST_CALL_MS later all connections are
- * closed. Calls `closed` when there are none. */
+/* Stops accepting connections, and lets pending answers finish for at most `grace_ms`. Then
+ * `last_call` (may be NULL) may answer the requests that still wait. HTTP_LAST_CALL_MS later all
+ * connections are closed. Calls `closed` when none is left. */
 #define HTTP_LAST_CALL_MS 200
 void http_server_shutdown(struct http_server *server, uint32_t grace_ms,
 			  void (*last_call)(void *data), void (*closed)(void *data), void *data);
 void http_server_free(struct http_server *server);
-/* For requests to come. The lists outlive the server or the next such call. */
+/* Applies to later requests. The lists must outlive the server or the next such call. */
 void http_server_set_names(struct http_server *server, const char *const *hosts,
 			   const char *const *origins);
-/* For connections to come: replaces the context of each TLS listener. */
+/* Applies to later connections: replaces the context of each TLS listener. */
 void http_server_set_tls(struct http_server *server, void *tls);
 size_t http_server_connections(const struct http_server *server);
 
 const struct http_request *http_request(const struct http_exchange *exchange);
 /* The value of a header (lower-case name), or NULL. */
 const char *http_header(const struct http_exchange *exchange, const char *name);
-/* Which web page a browser makes the request for. On Unix sockets it is always none. */
+/* Which web page made the browser send the request. On Unix sockets it is always none. */
 enum http_origin { HTTP_ORIGIN_NONE, HTTP_ORIGIN_OWN, HTTP_ORIGIN_LISTED, HTTP_ORIGIN_FOREIGN };
 enum http_origin http_origin(const struct http_exchange *exchange);
-/* A strict check for requests through somebody's proxy, on Unix sockets too: is it from no page,
- * from our own (of a name that is served), or from a listed one? */
+/* A strict check for requests through a proxy, also on Unix sockets. True if the request comes from
+ * no page, from our own page (with a name that is served), or from a listed origin. */
 bool http_origin_known(const struct http_exchange *exchange);
-/* A listed origin's browser asks whether it may send a request. The answer does not depend on that
- * request, which is checked when it comes. */
+/* A browser with a page of a listed origin asks whether it may send a request. The answer does not
+ * depend on that request, which is checked when it comes. */
 bool http_is_preflight(const struct http_exchange *exchange);
 void http_respond_preflight(struct http_exchange *exchange);
 void http_set_data(struct http_exchange *exchange, void *data);
 void *http_data(const struct http_exchange *exchange);
 void http_set_callbacks(struct http_exchange *exchange, const struct http_callbacks *callbacks);
-/* The share whose time the connection takes (base/work.h): at first its uid's, or that of all of
- * TCP; after http_set_share() the given one. */
+/* The share that pays for the connection's time (base/work.h): at first that of its uid, or that of
+ * all TCP clients; after http_set_share() the given one. */
 struct work_share *http_share(const struct http_exchange *exchange);
 void http_set_share(struct http_exchange *exchange, struct work_share *share);
 
@@ -166,7 +167,7 @@ struct http_text {
 void http_respond(struct http_exchange *exchange, int status, const char *type,
 		  const struct http_header *headers, size_t header_count, const void *data,
 		  size_t size);
-/* The same with a body in two parts; `rest` may be a text that many answers share. */
+/* The same with a body in two parts; many answers may share one `rest`. */
 void http_respond_in_two(struct http_exchange *exchange, int status, const char *type,
 			 const struct http_header *headers, size_t header_count,
 			 const struct http_text *first, const struct http_text *rest);
@@ -175,11 +176,11 @@ void http_stream_begin(struct http_exchange *exchange, int status, const char *t
 		       const struct http_header *headers, size_t header_count);
 bool http_stream_write(struct http_exchange *exchange, const void *data, size_t size);
 void http_stream_end(struct http_exchange *exchange);
-/* Closes the connection so that the client sees that the answer is incomplete. */
+/* Closes the connection in a way that shows the client that the answer is incomplete. */
 void http_stream_abort(struct http_exchange *exchange);
 
-/* Closes the connection as if the client had gone: on_gone is called before this returns. Not from
- * within a callback of the same connection. */
+/* Closes the connection as if the client had gone: on_gone is called before this returns. Must not
+ * be called from a callback of the same connection. */
 void http_drop(struct http_exchange *exchange);
 
 /* Answers 101 to an upgrade that the client asked for. From then on raw bytes go both ways: on_data

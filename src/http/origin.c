@@ -1,13 +1,13 @@
-/* Which page made a browser's request (Origin), and what that page may see (CORS). Browsers send
- * Origin with every request that a page could use against us, also with upgrades; other clients do
- * not. Called for every request; nothing blocks. */
+/* Finds which page made a browser's request (Origin), and what that page may see (CORS). Browsers
+ * send Origin with every request that a page could use against us, also with upgrades; other
+ * clients do not. Called for every request; nothing blocks. */
 #include "http/connection.h"
 
 #include <string.h>
 #include <strings.h>
 
-/* Did the page come from this server? Its scheme and Host must be exactly ours; Host was checked
- * against the names that are served. */
+/* Returns whether the page came from this server. Its scheme and Host must be exactly ours; Host
+ * was already checked against the names that are served. */
 static bool origin_is_own(const struct http_connection *connection, const char *origin,
 			  const char *host)
 {
@@ -67,7 +67,7 @@ void http_respond_preflight(struct http_exchange *exchange)
 {
 	static const struct http_header headers[] = {
 	    {"Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE"},
-	    /* The star allows any Mcp-Param-NAME. It does not include Authorization. */
+	    /* The star allows any Mcp-Param-NAME. It does not cover Authorization. */
 	    {"Access-Control-Allow-Headers",
 	     "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Range, X-Request-Id, "
 	     "MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, *"},

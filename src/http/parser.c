@@ -1,9 +1,9 @@
 /* The request head: from bytes to offsets, or a named refusal. Called by connection.c for each head
  * and by the fuzzers; pure, never blocks, allocates nothing.
  *
- * The rule is that two readers of the same bytes must never disagree about where a message ends:
- * whatever RFC 9112 lets a lenient reader repair (folds, bare line feeds, spaces before a colon,
- * lists of equal lengths) is refused here. */
+ * Two readers of the same bytes must never disagree about where a message ends. So this parser
+ * refuses everything that RFC 9112 lets a lenient reader repair: folds, bare line feeds, spaces
+ * before a colon, lists of equal lengths. */
 #include "http/parser.h"
 
 #include <string.h>
@@ -16,10 +16,10 @@
 #define TARGET_MAX (8 * 1024)
 #define LENGTH_DIGITS_MAX 18 /* below 2^63 whatever the digits */
 
-/* What the headers say; judged when all are read. */
+/* What the headers say; checked when all are read. */
 struct findings {
 	bool length, coding, host, expect, expect_known;
-	unsigned once; /* of `single`, those that were there */
+	unsigned once; /* those of `single` that were present */
 	bool says_close, says_keep_alive, says_upgrade, names_protocol;
 };
 
@@ -34,8 +34,8 @@ static bool word_is(const char *text, size_t size, const char *word)
 	return size == strlen(word) && strncasecmp(text, word, size) == 0;
 }
 
-/* The end of the line at `at`: the index of its CR, 0 when the line is not whole yet, or minus a
- * status. A character that no line may hold is refused without waiting for the line's end. */
+/* The end of the line at `at`: the index of its CR, 0 if the line is incomplete, or minus a status.
+ * A forbidden character is refused at once, before the line is complete. */
 static int line_find_end(const char *data, size_t at, size_t size, const char **ret_reason)
 {
 	size_t i = at;
@@ -65,7 +65,7 @@ static int version_parse(const char *text, size_t size, struct http_head *head,
 	    text[6] != '.' || !http_is_digit(text[7]))
 		return head_refuse(400, "the request line has no HTTP version", ret_reason);
 	if (text[5] != '1' || text[7] > '1')
-		return head_refuse(505, "only HTTP/1.1 and HTTP/1.0 are spoken here", ret_reason);
+		return head_refuse(505, "only HTTP/1.1 and HTTP/1.0 are supported", ret_reason);
 	head->minor = text[7] - '0';
 	return 0;
 }
@@ -80,7 +80,7 @@ static int request_line_parse(const char *data, size_t at, size_t end, struct ht
 	if (i == at || i == end || data[i] != ' ')
 		return head_refuse(400, "the request line has no method", ret_reason);
 	if (i - at > METHOD_MAX)
-		return head_refuse(501, "the method is not known", ret_reason);
+		return head_refuse(501, "unknown method", ret_reason);
 	head->method = (uint32_t)at;
 	head->method_size = (uint32_t)(i - at);
 	size_t target = ++i;
@@ -88,7 +88,7 @@ static int request_line_parse(const char *data, size_t at, size_t end, struct ht
 	       data[i] != '#')
 		i++;
 	if (i == target || i == end || data[i] != ' ')
-		return head_refuse(400, "the request target is not valid", ret_reason);
+		return head_refuse(400, "invalid request target", ret_reason);
 	if (i - target > TARGET_MAX)
 		return head_refuse(414, "the request target is too long", ret_reason);
 	head->target = (uint32_t)target;
@@ -105,7 +105,7 @@ static int request_line_check_partial(const char *data, size_t at, size_t size,
 	while (i < size && http_is_token(data[i]))
 		i++;
 	if (i - at > METHOD_MAX)
-		return head_refuse(501, "the method is not known", ret_reason);
+		return head_refuse(501, "unknown method", ret_reason);
 	if (i < size && data[i] != ' ')
 		return head_refuse(400, "the request line has no method", ret_reason);
 	if (size - at > TARGET_MAX + METHOD_MAX + 16)
@@ -120,7 +120,7 @@ static int findings_note_length(const char *value, size_t size, struct http_head
 		return head_refuse(400, "Content-Length is given twice", ret_reason);
 	found->length = true;
 	if (size == 0 || size > LENGTH_DIGITS_MAX)
-		return head_refuse(400, "Content-Length is not a number that fits", ret_reason);
+		return head_refuse(400, "Content-Length is empty or too long", ret_reason);
 	int64_t length = 0;
 	for (size_t i = 0; i < size; i++) {
 		if (!http_is_digit(value[i]))
@@ -138,19 +138,18 @@ static int findings_note_coding(const char *value, size_t size, struct http_head
 		return head_refuse(400, "Transfer-Encoding is given twice", ret_reason);
 	found->coding = true;
 	if (!word_is(value, size, "chunked")) {
-		/* "gzip, chunked", "chunked;x", "xchunked": somebody else may see chunks there. */
+		/* "gzip, chunked", "chunked;x", "xchunked": another reader may see chunks there. */
 		for (size_t i = 0; i + 7 <= size; i++)
 			if (strncasecmp(value + i, "chunked", 7) == 0)
-				return head_refuse(400, "Transfer-Encoding is not plainly chunked",
+				return head_refuse(400, "Transfer-Encoding is not exactly chunked",
 						   ret_reason);
-		return head_refuse(size ? 501 : 400, "the transfer coding is not known",
-				   ret_reason);
+		return head_refuse(size ? 501 : 400, "unknown transfer coding", ret_reason);
 	}
 	head->chunked = true;
 	return 0;
 }
 
-/* A name, an address or an address in brackets, and perhaps a port. */
+/* A name, an address or an address in brackets, optionally with a port. */
 static bool host_is_valid(const char *text, size_t size)
 {
 	size_t i = 0;
@@ -178,7 +177,7 @@ static bool host_is_valid(const char *text, size_t size)
 	return true;
 }
 
-/* A list of tokens; an empty element is allowed, anything that is no token is not. */
+/* A list of tokens. Empty elements are allowed; anything else that is not a token is refused. */
 static int findings_note_connection(const char *value, size_t size, struct findings *found,
 				    const char **ret_reason)
 {
@@ -218,7 +217,7 @@ static int findings_note_host(const char *data, const struct http_parsed_header 
 	return 0;
 }
 
-/* Headers of which a second one would let two readers choose differently. */
+/* Headers that may come only once: of two, different readers could choose different ones. */
 static const struct {
 	const char *name, *reason;
 } single[] = {
@@ -277,7 +276,7 @@ static int header_parse(char *data, size_t at, size_t end, struct http_head *hea
 		if (data[i] >= 'A' && data[i] <= 'Z')
 			data[i] += 'a' - 'A';
 	if (i == at || i == end || data[i] != ':')
-		return head_refuse(400, "a header has no valid name", ret_reason);
+		return head_refuse(400, "invalid header name", ret_reason);
 	struct http_parsed_header *header = &head->headers[head->header_count++];
 	header->name = (uint32_t)at;
 	header->name_size = (uint32_t)(i - at);
@@ -291,7 +290,7 @@ static int header_parse(char *data, size_t at, size_t end, struct http_head *hea
 }
 
 /* "http://HOST/path" names the same thing as "/path" at Host: the scheme and the host are cut off,
- * but only where they say what Host says. */
+ * but only if they equal Host. */
 static int target_cut_host(const char *data, struct http_head *head, const char **ret_reason)
 {
 	const char *target = data + head->target;
@@ -329,8 +328,8 @@ static int head_judge(const char *data, struct http_head *head, const struct fin
 	bool body = head->chunked || head->content_length > 0;
 	head->expect_continue = found->expect && head->minor == 1 && body;
 	head->keep_alive = !found->says_close && (head->minor == 1 || found->says_keep_alive);
-	/* With a body, too: http_upgrade() wants it read whole first, so that nobody can be in
-	 * doubt about which bytes are the body and which the new protocol. */
+	/* Also with a body: http_upgrade() requires that the whole body is read first, so that the
+	 * bytes of the body and of the new protocol cannot be confused. */
 	head->upgrade = found->says_upgrade && found->names_protocol && head->minor == 1;
 	return target_cut_host(data, head, ret_reason);
 }
@@ -345,7 +344,7 @@ int http_head_parse(char *data, size_t size, struct http_head *ret_head, const c
 	head->chunked = head->keep_alive = head->expect_continue = head->upgrade = false;
 	head->content_length = -1;
 	head->host = head->host_size = 0;
-	/* One empty line ahead of a request is forgiven (RFC 9112, 2.2). */
+	/* One empty line before a request is allowed (RFC 9112, 2.2). */
 	int end = line_find_end(data, 0, limit, ret_reason);
 	if (end == 0 && limit >= 2 && data[0] == '\r' && data[1] == '\n') {
 		at = 2;

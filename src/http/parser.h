@@ -27,9 +27,9 @@ struct http_head {
 	uint32_t host, host_size; /* the Host header's value */
 };
 
-/* Looks at data[0..size): the length of a complete head (with its empty line), 0 when more is
- * needed, or minus an HTTP status (400, 414, 417, 431, 501, 505) with *ret_reason for people.
- * Header names in `data` are made lower case in place. Nothing is kept between calls. */
+/* Parses data[0..size). Returns the length of a complete head (with its empty line), 0 if more
+ * bytes are needed, or minus an HTTP status (400, 414, 417, 431, 501, 505) with *ret_reason for
+ * people. Header names in `data` are made lower case in place. Nothing is kept between calls. */
 NODISCARD int http_head_parse(char *data, size_t size, struct http_head *ret_head,
 			      const char **ret_reason);
 
@@ -47,12 +47,12 @@ enum http_chunk_phase {
 struct http_chunked {
 	enum http_chunk_phase phase;
 	uint64_t left;
-	uint32_t digits, line; /* bounds on what a chunk line or the trailers may take */
+	uint32_t digits, line; /* bounds on the size of a chunk line and of the trailers */
 };
 
-/* Consumes from data; returns how many bytes, and in ret_data, ret_size the piece of body found
- * (may be empty). -400 on any doubt. Call again while it consumes. chunked->phase == CHUNK_DONE
- * ends it. */
+/* Consumes bytes of `data` and returns their number; *ret_data and *ret_size are the piece of body
+ * in them (may be empty). -400: invalid. Call again until it consumes nothing, or chunked->phase is
+ * CHUNK_DONE. */
 NODISCARD int64_t http_chunked_next(struct http_chunked *chunked, const char *data, size_t size,
 				    const char **ret_data, size_t *ret_size,
 				    const char **ret_reason);

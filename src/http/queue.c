@@ -1,5 +1,5 @@
-/* A growing byte queue: appended at the end, consumed at the front, its memory given back when it
- * is empty, so that an idle connection holds none. Called by the files of this folder. */
+/* A growing byte queue: bytes are appended at the end and consumed at the front. An empty queue
+ * frees its memory, so that an idle connection holds none. Called by the files of this folder. */
 #include "http/connection.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@ char *http_queue_reserve(struct http_queue *queue, size_t size)
 	if (size > HTTP_QUEUE_MAX || queue->size > HTTP_QUEUE_MAX - size)
 		return NULL;
 	if (http_queue_room(queue) < size && queue->start > 0) {
-		/* What moves was paid for by at least as many bytes consumed, or is needed now. */
+		/* Moving costs little: at least as many bytes were consumed before, or the room is
+		 * needed now. */
 		memmove(queue->data, queue->data + queue->start, queue->size);
 		queue->start = 0;
 	}

@@ -65,8 +65,8 @@ static void on_accept_timer(uv_timer_t *timer)
 	listeners_start(timer->data);
 }
 
-/* There is no descriptor or memory for another connection. Spare connections are closed; when there
- * are none, new clients wait in the kernel's queue. */
+/* No descriptor or memory is left for another connection. Spare connections are closed; without
+ * any, new clients wait in the kernel's queue. */
 static void server_accept_failed(struct http_server *server, int errnum)
 {
 	uint64_t now = uv_now(server->loop);
@@ -229,7 +229,7 @@ struct http_server *http_server_new(uv_loop_t *loop, const struct http_settings 
 	server->accept_timer.data = server->grace_timer.data = server->idle.data = server;
 	server->handle_count = 4;
 	server->accepting = true;
-	/* A client that goes away while OpenSSL writes must not end the process. */
+	/* A client that disconnects while OpenSSL writes must not end the process. */
 	struct sigaction action;
 	if (sigaction(SIGPIPE, NULL, &action) == 0 && action.sa_handler == SIG_DFL)
 		signal(SIGPIPE, SIG_IGN);
@@ -243,8 +243,8 @@ static void listener_set_tcp_options(int fd)
 		int level, name, value;
 	} options[] = {
 	    {IPPROTO_TCP, TCP_NODELAY, 1},
-	    /* A client whose machine is gone is noticed within about two minutes, even when
-	     * nothing is written to it. */
+	    /* The loss of a client's machine is noticed within about two minutes, even if nothing
+	     * is written to it. */
 	    {SOL_SOCKET, SO_KEEPALIVE, 1},
 	    {IPPROTO_TCP, TCP_KEEPIDLE, 60},
 	    {IPPROTO_TCP, TCP_KEEPINTVL, 15},
@@ -306,7 +306,7 @@ static void listeners_close(struct http_server *server)
 	}
 }
 
-/* A loop from the front, because a handler's on_gone may close other connections. */
+/* Takes the first connection each time, because a handler's on_gone may close others. */
 static void connections_lose_all(struct http_server *server)
 {
 	while (!list_empty(&server->connections))
@@ -323,15 +323,15 @@ static void on_server_grace_over(uv_timer_t *timer)
 		connections_lose_all(server);
 		return;
 	}
-	/* Counted from now, not from when the grace was over: after a stall of the daemon its last
-	 * answers have the same time. */
+	/* Counted from now, not from the end of the grace time: so the last answers have the same
+	 * time even after the daemon has stalled. */
 	uv_timer_start(timer, on_server_grace_over, HTTP_LAST_CALL_MS, 0);
 	last_call(server->closed_data);
 }
 
-/* A connection without a request is closed at once, the others after their answer. A request that
- * has arrived without an event yet, or that waits for its turn, is answered too. So is the first
- * request of a new connection, which may be on its way: HTTP_DEADLINE_FIRST. */
+/* Closes a connection without a request at once, the others after their answer. It also answers a
+ * request that has arrived without an event yet, or that waits for its turn, and the first request
+ * of a new connection, which may still arrive (HTTP_DEADLINE_FIRST). */
 static void connection_ask_to_close(struct http_connection *connection)
 {
 	bool expects_request =

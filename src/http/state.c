@@ -1,11 +1,12 @@
-/* See state.h. Tables by index, so that a step costs one look: a request makes four of them. */
+/* See state.h. The tables are arrays, so that a step costs one lookup: a request makes four of
+ * them. */
 #include "http/state.h"
 
-/* From each of the states from `first` to `last`. */
+/* A transition from each state from `first` to `last`. */
 #define TRANSITIONS(first, last, event, to, action)                                                \
 	[HTTP_##first... HTTP_##last][HTTP_EVENT_##event] = {HTTP_##to, HTTP_ACTION_##action}
 #define TRANSITION(from, event, to, action) TRANSITIONS(from, from, event, to, action)
-/* The state stays. */
+/* The state stays the same. */
 #define ANSWERS(first, last, event, action)                                                        \
 	[HTTP_##first... HTTP_##last][HTTP_EVENT_##event] = {0, HTTP_ACTION_##action}
 
@@ -46,7 +47,7 @@ static const struct {
     TRANSITION(REFUSED, ABORT, ANSWERED, LEAVE),
     TRANSITION(BROKEN, ABORT, ABORTED, LEAVE),
 
-    TRANSITION(HANDSHAKE, REFUSE, ABORTED, WAKE), /* nothing can be said without its keys */
+    TRANSITION(HANDSHAKE, REFUSE, ABORTED, WAKE), /* no answer is possible without TLS keys */
     TRANSITION(HEAD, REFUSE, DRAIN, DO),
     TRANSITION(ASKED, REFUSE, REFUSED, DO),
     TRANSITIONS(ANSWERING, UPGRADED, REFUSE, BROKEN, WAKE), /* an answer has begun */
@@ -78,7 +79,7 @@ enum http_action http_state_step(enum http_state *state, enum http_event event)
 
 bool http_body_step(enum http_body_state *state, enum http_body_event event)
 {
-	/* HTTP_BODY_NONE follows nothing: the event is not possible. */
+	/* No state leads to HTTP_BODY_NONE: here it means that the event is not possible. */
 	static const uint8_t next[HTTP_BODY_STATES][HTTP_BODY_EVENTS] = {
 	    [HTTP_BODY_NONE] = {[HTTP_BODY_EVENT_ASK] = HTTP_BODY_WHOLE},
 	    [HTTP_BODY_UNASKED] = {[HTTP_BODY_EVENT_ASK] = HTTP_BODY_READING,

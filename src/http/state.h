@@ -1,4 +1,4 @@
-/* The life of a connection and of the request on it as tables: which event is possible in which
+/* The life of a connection and of the request on it as tables: which events are possible in which
  * state, and what follows.
  *
  *   handshake ──> head ──> asked ──> [answering] ──> answered ──> [skip] ──> head or drain
@@ -22,85 +22,85 @@ enum http_state {
 	/* The handler is about to be told that its client is gone. */
 	HTTP_REFUSED, /* we answered in its place */
 	HTTP_BROKEN,  /* the next turn closes the connection */
-	/* The handler has said its last word, or there is none. */
-	HTTP_ANSWERED, /* the next turn decides what becomes of the connection */
-	HTTP_SKIP,     /* the rest of the body is thrown away */
+	/* The handler has finished, or none has the request. */
+	HTTP_ANSWERED, /* the next turn decides how the connection continues */
+	HTTP_SKIP,     /* the rest of the body is discarded */
 	HTTP_DRAIN,    /* our last bytes are being written; nothing is read */
-	HTTP_LINGER,   /* our side is shut; we read until the client's is */
+	HTTP_LINGER,   /* our side is closed; we read until the client closes its side */
 	HTTP_ABORTED,  /* the next turn closes the connection */
-	HTTP_CLOSED,   /* freed when libuv has let go of it */
+	HTTP_CLOSED,   /* freed when libuv has closed the handle */
 	HTTP_STATES
 };
 
 enum http_event {
-	/* Of the client. */
+	/* Caused by the client. */
 	HTTP_EVENT_SECURED,    /* the TLS handshake is complete */
 	HTTP_EVENT_REQUEST,    /* a head is complete */
 	HTTP_EVENT_CLIENT_END, /* it has closed its half, and all of its bytes are read */
-	/* Of the handler. */
+	/* Caused by the handler. */
 	HTTP_EVENT_RESPOND, /* a whole answer */
 	HTTP_EVENT_BEGIN,   /* the head of an answer */
 	HTTP_EVENT_UPGRADE,
 	HTTP_EVENT_WRITE, /* a piece of an answer, or of what an upgraded connection sends */
 	HTTP_EVENT_END,
 	HTTP_EVENT_ABORT,
-	/* Ours. */
+	/* Caused by this layer. */
 	HTTP_EVENT_REFUSE, /* the client broke a rule or a deadline */
-	HTTP_EVENT_BREAK,  /* the connection cannot go on; its next turn is to close it */
+	HTTP_EVENT_BREAK,  /* the connection cannot continue; its next turn closes it */
 	HTTP_EVENT_LOSE,   /* close it now */
 	HTTP_EVENT_KEPT,   /* the connection waits for its next request */
-	HTTP_EVENT_UNREAD, /* a rest of the request's body has to be skipped first */
-	HTTP_EVENT_LAST,   /* there is no next request on this connection */
-	HTTP_EVENT_SENT,   /* our last byte is out */
+	HTTP_EVENT_UNREAD, /* the rest of the request's body must be skipped first */
+	HTTP_EVENT_LAST,   /* no further request follows on this connection */
+	HTTP_EVENT_SENT,   /* our last byte has been written */
 	HTTP_EVENTS
 };
 
-/* What the one who caused the event has to do. */
+/* What the code that caused the event must do. */
 enum http_action {
-	/* The state stays. */
-	HTTP_ACTION_NONE,   /* nothing: it cannot be, or comes too late */
+	/* The state stays the same. */
+	HTTP_ACTION_NONE,   /* nothing: the event is impossible, or comes too late */
 	HTTP_ACTION_DEFECT, /* the handler has a defect: log it, and abort the answer */
 	HTTP_ACTION_CLOSE,  /* close the connection now */
 	/* The state changes. */
 	HTTP_ACTION_DO,    /* what was asked for */
-	HTTP_ACTION_TELL,  /* the same, and tell the handler that its client ends */
-	HTTP_ACTION_LEAVE, /* nothing; the handler has left and is told nothing more */
+	HTTP_ACTION_TELL,  /* the same, and tell the handler that its client is gone */
+	HTTP_ACTION_LEAVE, /* nothing; the handler has finished and gets no more callbacks */
 	HTTP_ACTION_WAKE,  /* ask for a turn: it closes the connection */
 };
 
-/* Moves *state on. What the table does not have changes nothing and asks for nothing. */
+/* Advances *state. An event that is not in the table changes nothing and requires nothing. */
 enum http_action http_state_step(enum http_state *state, enum http_event event);
 
-/* Has a handler the request, and may it still say something? */
+/* Returns whether a handler has the request and may still answer. */
 static inline bool http_state_open(enum http_state state)
 {
 	return state >= HTTP_ASKED && state <= HTTP_UPGRADED;
 }
 
-/* Will the next turn close the connection, or is it closed? */
+/* Returns whether the connection is closed or its next turn will close it. */
 static inline bool http_state_ends(enum http_state state)
 {
 	return state == HTTP_BROKEN || state >= HTTP_ABORTED;
 }
 
-/* How far a request's body has come to its handler. */
+/* How much of a request's body its handler has received. */
 enum http_body_state {
-	HTTP_BODY_NONE,    /* there is none; the handler has not asked */
-	HTTP_BODY_UNASKED, /* there is one; the handler has not asked for it */
+	HTTP_BODY_NONE,    /* the request has no body; the handler has not asked for it */
+	HTTP_BODY_UNASKED, /* the request has a body; the handler has not asked for it */
 	HTTP_BODY_READING,
-	HTTP_BODY_WHOLE, /* all of it has come; the handler has asked, and is to be told */
-	HTTP_BODY_OVER,  /* the handler knows, or does not want to */
+	HTTP_BODY_WHOLE, /* all of it has arrived; the handler has asked, and must be told */
+	HTTP_BODY_OVER,  /* the handler was told, or does not want the body */
 	HTTP_BODY_STATES
 };
 
 enum http_body_event {
 	HTTP_BODY_EVENT_ASK,  /* the handler wants it */
-	HTTP_BODY_EVENT_LAST, /* the last byte has come, or nothing more is taken */
-	HTTP_BODY_EVENT_TELL, /* the handler is told that it has all */
+	HTTP_BODY_EVENT_LAST, /* the last byte has arrived, or no more are accepted */
+	HTTP_BODY_EVENT_TELL, /* the handler is told that the body is complete */
 	HTTP_BODY_EVENTS
 };
 
-/* Moves *state on; false: the event is not possible there. */
+/* Advances *state; false: the event is not possible in that state. */
 bool http_body_step(enum http_body_state *state, enum http_body_event event);
 
 static inline bool http_body_complete(enum http_body_state state)

@@ -24,8 +24,8 @@ static int escape_decode(const char *text, size_t size, size_t *at)
 	return c;
 }
 
-/* Is any segment "." or ".."? Clients resolve those before they send; what is left of them comes
- * from somebody who hopes that we resolve and the reader behind us does not, or the other way. */
+/* Returns whether any segment is "." or "..". Honest clients resolve those before they send. An
+ * attacker leaves them in, hoping that we and the reader behind us resolve them differently. */
 static bool path_has_dot_segment(const char *path)
 {
 	for (const char *at = path; (at = strchr(at, '/'));) {
@@ -46,7 +46,7 @@ int http_path_decode(const char *target, size_t size, char *to, const char **ret
 	for (size_t at = 0; at < size;) {
 		int byte = escape_decode(target, size, &at);
 		if (byte < 0) {
-			*ret_reason = "the path has an escape that is not valid";
+			*ret_reason = "the path has an invalid escape";
 			return -400;
 		}
 		if (byte < 0x20 || byte == 0x7f) {
@@ -83,7 +83,7 @@ ssize_t http_query_decode(const char *text, size_t size, char *to, size_t room)
 	return (ssize_t)length;
 }
 
-/* Does text[0..size), decoded, say `name`? */
+/* Returns whether text[0..size), decoded, equals `name`. */
 static bool parameter_name_is(const char *text, size_t size, const char *name)
 {
 	size_t at = 0;

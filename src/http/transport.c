@@ -1,8 +1,8 @@
-/* Bytes in and out of a connection's socket: TCP, Unix with descriptors, TLS. Called by
- * connection.c and answer.c. Nothing here blocks: the sockets are non-blocking, and OpenSSL works
- * on them directly.
+/* Reads and writes a connection's socket: TCP, Unix with descriptors, TLS. Called by connection.c
+ * and answer.c. Nothing here blocks: the sockets are non-blocking, and OpenSSL works on them
+ * directly.
  *
- * OpenSSL writes with write(2), which cannot be told MSG_NOSIGNAL: server.c ignores SIGPIPE. */
+ * OpenSSL writes with write(2), which has no MSG_NOSIGNAL. So server.c ignores SIGPIPE. */
 #include "http/connection.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include "base/fd.h"
 
-/* What an SSL call that did not succeed means: -EAGAIN, 0 for a proper end, or -errno. */
+/* Converts the result of a failed SSL call: -EAGAIN, 0 for a proper end, or -errno. */
 static int tls_result(struct http_connection *connection, int result, bool reading)
 {
 	switch (SSL_get_error(connection->ssl, result)) {
@@ -38,7 +38,7 @@ bool http_transport_secure(struct http_connection *connection, SSL_CTX *context)
 	SSL *ssl = connection->ssl = SSL_new(context);
 	if (!ssl)
 		return false;
-	/* Buffers are given back between records, so that an idle TLS connection costs less. */
+	/* Buffers are freed between records, so that an idle TLS connection costs less. */
 	SSL_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 			      SSL_MODE_RELEASE_BUFFERS);
 	SSL_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
@@ -65,7 +65,7 @@ static ssize_t tls_read(struct http_connection *connection, char *to, size_t roo
 	return result > 0 ? (ssize_t)got : tls_result(connection, result, true);
 }
 
-/* Descriptors are for the head that is being read, and only so many. */
+/* Accepts descriptors only for the head that is being read, and only up to a maximum. */
 static ssize_t unix_read(struct http_connection *connection, char *to, size_t room)
 {
 	int fds[HTTP_PASSED_FDS_MAX];
@@ -104,8 +104,8 @@ ssize_t http_transport_read(struct http_connection *connection, char *to, size_t
 	return got < 0 ? -errno : got;
 }
 
-/* A record at a time, so that a partial write stays where OpenSSL expects it: at the queue's front.
- */
+/* Writes one record at a time. OpenSSL expects a partial write at the same place: the queue's
+ * front. */
 static ssize_t tls_flush(struct http_connection *connection)
 {
 	struct http_queue *queue = &connection->output;
@@ -129,7 +129,7 @@ static ssize_t tls_flush(struct http_connection *connection)
 	return (ssize_t)total;
 }
 
-/* One call for the queue and what comes after it; returns how much went out altogether. */
+/* Writes the queue and `data` with one call; returns the total number of bytes written. */
 static ssize_t plain_write(struct http_connection *connection, const void *data, size_t size)
 {
 	struct http_queue *queue = &connection->output;

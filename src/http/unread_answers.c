@@ -1,7 +1,7 @@
-/* How much memory unread answers hold. An answer that its client does not take waits in memory, and
- * a client may ask for one after the other over many connections. When one caller, or all together,
- * have too much waiting, the connection that has taken nothing for longest is closed. Called by
- * answer.c after a large piece was queued; the closing itself is done at a later turn. */
+/* Bounds the memory of unread answers. An answer that its client does not read waits in memory, and
+ * a client may request many over many connections. When one caller, or all together, have too much
+ * waiting, the connection that has read nothing for longest is closed. Called by answer.c after a
+ * large piece was queued; the connection closes at a later turn. */
 #include "base/log.h"
 #include "http/connection.h"
 
@@ -10,7 +10,7 @@ static size_t connection_unread_size(const struct http_connection *connection)
 	return http_state_ends(connection->state) ? 0 : connection->output.room;
 }
 
-/* What the connections of one caller hold, or (NULL) all of them. */
+/* The memory that the connections of one caller hold, or of all callers (NULL). */
 static size_t unread_sum(struct http_server *server, const struct http_caller *caller)
 {
 	size_t size = 0;
@@ -47,8 +47,8 @@ static void unread_keep_below(struct http_server *server, const struct http_call
 		if (!connection)
 			return;
 		size -= connection_unread_size(connection);
-		log_warning("http: %zu MiB of answers are not read%s; the connection that has "
-			    "taken nothing for longest is closed",
+		log_warning("http: %zu MiB of answers are unread%s; closing the connection that "
+			    "has read nothing for longest",
 			    size >> 20, caller ? " by one caller" : "");
 		http_connection_break(connection);
 	}

@@ -1,5 +1,5 @@
-/* WebSocket frames. See websocket.h. Called by edge/web_socket.c with what a client sends; pure,
- * but for the one buffer of the message under way. */
+/* WebSocket frames. See websocket.h. Called by edge/web_socket.c with the bytes that a client
+ * sends. Pure, except for the one buffer of the current message. */
 #include "http/websocket.h"
 
 #include <errno.h>
@@ -47,12 +47,12 @@ static int64_t frame_check_start(struct websocket_parser *parser, const char **r
 	if (opcode > WEBSOCKET_PONG || (opcode > WEBSOCKET_BINARY && opcode < WEBSOCKET_CLOSE))
 		return frame_refuse(WEBSOCKET_PROTOCOL, "an unknown opcode", ret_reason);
 	if (!(second & MASKED))
-		return frame_refuse(WEBSOCKET_PROTOCOL, "a client's frames are masked", ret_reason);
+		return frame_refuse(WEBSOCKET_PROTOCOL, "an unmasked frame", ret_reason);
 	if (opcode_is_control(opcode) && (!(first & FINAL) || length > WEBSOCKET_CONTROL_MAX))
-		return frame_refuse(WEBSOCKET_PROTOCOL, "a control frame is short and whole",
+		return frame_refuse(WEBSOCKET_PROTOCOL, "a fragmented or long control frame",
 				    ret_reason);
 	if (opcode == WEBSOCKET_CONTINUATION && !parser->message_type)
-		return frame_refuse(WEBSOCKET_PROTOCOL, "a fragment of no message", ret_reason);
+		return frame_refuse(WEBSOCKET_PROTOCOL, "an unexpected continuation", ret_reason);
 	if (!opcode_is_control(opcode) && opcode != WEBSOCKET_CONTINUATION && parser->message_type)
 		return frame_refuse(WEBSOCKET_PROTOCOL, "a message inside another", ret_reason);
 	parser->opcode = opcode;
@@ -86,7 +86,7 @@ static int64_t frame_check_length(struct websocket_parser *parser, const char **
 	return 0;
 }
 
-/* How many bytes the header took. */
+/* Returns how many of the bytes belong to the header. */
 static int64_t frame_take_header(struct websocket_parser *parser, const char *data, size_t size,
 				 const char **ret_reason)
 {
@@ -119,8 +119,8 @@ static size_t frame_take_payload(struct websocket_parser *parser, const char *da
 		frame_unmask(parser, data, piece, (char *)parser->control + parser->control_size);
 		parser->control_size = (uint8_t)(parser->control_size + piece);
 	} else if (piece > 0) {
-		/* The frame's whole length was checked against the maximum. Memory comes with the
-		 * bytes, not with the promise of them. */
+		/* The frame's whole length was checked against the maximum. Memory is allocated for
+		 * bytes that have arrived, not for announced ones. */
 		if (buffer_reserve(&parser->message, piece) < 0)
 			return 0;
 		frame_unmask(parser, data, piece, parser->message.data + parser->message.size);
@@ -180,7 +180,7 @@ int64_t websocket_next(struct websocket_parser *parser, const char *data, size_t
 {
 	*ret_event = (struct websocket_event){.opcode = WEBSOCKET_CONTINUATION};
 	size_t used = 0;
-	/* An idle connection keeps no message's memory. */
+	/* An idle connection holds no memory for a message. */
 	if (parser->message_told) {
 		size_t maximum = parser->message.maximum;
 		buffer_done(&parser->message);

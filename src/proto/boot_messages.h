@@ -21,7 +21,7 @@
 enum boot_type { BOOT_PREPARE = 1, BOOT_ASSIGN = 2, BOOT_REPORT = 16 };
 
 /* The descriptors come in the same message, in the order of the list at the end of the struct;
- * flags and counts say which of them there are. */
+ * flags and counts say which of them are present. */
 struct boot_prepare {
 	uint32_t type; /* BOOT_PREPARE */
 	uint32_t work_cgroup_count;

@@ -21,7 +21,7 @@ enum exec_stream_type {
 	EXEC_STREAM_STDIN_CLOSE = 2, /* empty */
 	EXEC_STREAM_SIGNAL = 3,      /* u32 signal, u32 enum signal_scope */
 	EXEC_STREAM_RESIZE = 4,      /* u16 rows, u16 columns */
-	EXEC_STREAM_LEAVE = 5,       /* empty; the command goes on, the daemon closes */
+	EXEC_STREAM_LEAVE = 5,       /* empty; the command continues, the daemon closes */
 	/* daemon -> client */
 	EXEC_STREAM_STARTED = 16,      /* JSON: the exec's record */
 	EXEC_STREAM_STDOUT = 17,       /* bytes */

@@ -93,8 +93,8 @@ static int message_only_descriptor(const struct cmsghdr *rights)
 	return count == 1 ? fds[0] : -1;
 }
 
-/* Reads the message in the socket, which keeps it. The descriptor is a new one. The pid is 0 if
- * the sender did not send its ids (a kernel that adds them unasked adds the true ones). */
+/* Reads the message in the socket, which keeps it. The descriptor is a new one. The pid is 0 if the
+ * sender did not send its ids (if the kernel adds them by itself, they are true). */
 static int grant_peek(int socket, uint8_t message[GRANT_SIZE], int *ret_directory,
 		      struct ucred *ret_sender)
 {
@@ -114,7 +114,8 @@ static int grant_peek(int socket, uint8_t message[GRANT_SIZE], int *ret_director
 			continue;
 		if (at->cmsg_type == SCM_RIGHTS)
 			directory = message_only_descriptor(at);
-		/* The socket's maker may have asked for a pidfd, or may do so at any time. */
+		/* The process that made the socket may request pidfds at any time
+		 * (SO_PASSPIDFD). */
 		if (at->cmsg_type == SCM_PIDFD)
 			close(message_only_descriptor(at));
 		if (at->cmsg_type == SCM_CREDENTIALS && at->cmsg_len == CMSG_LEN(sizeof(sender)))
@@ -127,8 +128,7 @@ static int grant_peek(int socket, uint8_t message[GRANT_SIZE], int *ret_director
 	return 0;
 }
 
-/* A socket pair has no name at either end; a socket that was bound or connected has one at one
- * of them. */
+/* Neither end of a socket pair has a name. After bind() or connect(), one of the ends has one. */
 static bool socket_is_unnamed_pair(int socket)
 {
 	struct sockaddr_un here, there;
@@ -142,7 +142,8 @@ static bool socket_is_unnamed_pair(int socket)
 	       there_size == sizeof(sa_family_t);
 }
 
-/* Since the other end is closed, nothing can follow the message: it is the maker's. */
+/* Since the other end is closed, nothing can be added behind the message: it is the one that the
+ * socket's maker sent. */
 static bool socket_other_end_closed(int socket)
 {
 	char byte;
@@ -171,8 +172,8 @@ int folder_grant_open(int socket, struct folder_grant *ret_grant, struct error *
 		return error_set(error, ERROR_INVALID, "the grant of a folder is malformed");
 	if (sender.pid == 0 || sender.uid != maker.uid || sender.gid != maker.gid)
 		return error_set(error, ERROR_INVALID,
-				 "the grant of a folder does not say who gives it, or says so of a "
-				 "process that is not to be seen from here");
+				 "the grant of a folder names no sender, or one that is "
+				 "not visible from here");
 	*ret_grant = (struct folder_grant){
 	    .directory = TAKE_FD(directory), .mode = mode, .uid = sender.uid, .gid = sender.gid};
 	return 0;

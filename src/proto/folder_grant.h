@@ -1,15 +1,15 @@
 /* A folder that a user gives to a sandbox, in a form that the daemon can pass on but not forge.
  *
- * The daemon talks to strangers. If the spawner believed its "user 0 gives /etc, read-write",
+ * The daemon serves untrusted clients. If the spawner believed its "user 0 gives /etc, read-write",
  * then an attacker who takes over the daemon would be root. So the client makes a socket pair,
- * sends one message into it (the mode, the open directory as a descriptor, and its own pid, uid
- * and gid, which the kernel checks), closes that end, and passes on the other. Nothing can be
- * added to the queue of a socket whose other end is closed, so the spawner can trust the
- * message. The daemon can at most use the same grant again.
+ * sends one message into it (the mode, the open directory as a descriptor, and its own pid, uid and
+ * gid, which the kernel checks), closes that end, and passes on the other. Nothing can be added to
+ * the queue of a socket whose other end is closed, so the spawner can trust the message. The daemon
+ * can only use the same grant again.
  *
- * The socket's maker (SO_PEERCRED) need not be the sender of the message: at the client's end of
- * a connection it is the process that called listen(), and root listens on the API's socket. It
- * is only checked to be the same as the sender. */
+ * The socket's maker (SO_PEERCRED) need not be the sender of the message: at the client's end of a
+ * connection it is the process that called listen(), and root listens on the API's socket. The only
+ * check is that maker and sender have the same ids. */
 #pragma once
 
 #include <stdint.h>

@@ -35,7 +35,8 @@ int64_t frame_parse(const void *data, size_t size, struct frame *ret_frame)
 	uint16_t type = read_u16(&reader);
 	uint16_t flags = read_u16(&reader);
 	uint64_t id = read_u64(&reader);
-	/* Refused before its payload arrives: the reader must not wait because of a bad header. */
+	/* Refused before its payload arrives: the reader must not wait for the payload of a bad
+	 * header. */
 	if (payload > FRAME_PAYLOAD_MAX || flags != 0 || !frame_type_is_known(type))
 		return -EBADMSG;
 	if (size - FRAME_HEADER_SIZE < payload)

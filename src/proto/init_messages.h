@@ -1,22 +1,22 @@
 /* The protocol between the daemon (or a shim, or a VMM) and the init of a sandbox.
  *
- * One stream connection, made from outside. The init serves one at a time; a new one replaces
- * the old one, for example when the daemon has been restarted. The init does not depend on a
- * connection: processes go on, their output goes to the log, deadlines hold.
+ * One stream connection, made from outside. The init serves one at a time; a new one replaces the
+ * old one, for example after a restart of the daemon. Without a connection processes continue,
+ * their output goes to the log, and deadlines hold.
  *
- * Ids: an exec has a key that the daemon chose (never 0, top bit clear) and that stays valid
- * across connections. Everything else (a file operation, a watch, a port connection) is an
- * operation of one connection: its id has the top bit set, is chosen by the daemon, and ends
- * with the connection.
+ * Ids: an exec has a key that the daemon chose (never 0, top bit clear) and that stays valid across
+ * connections. Everything else (a file operation, a watch, a port connection) is an operation of
+ * one connection: its id has the top bit set, is chosen by the daemon, and ends with the
+ * connection.
  *
  * Flow control: DATA in either direction is limited by credit, counted in payload bytes per id.
  * Each direction starts with FILE_WINDOW bytes; the receiver returns credit with CREDIT as it
  * consumes. If a sender exceeds its credit, the operation is ended. No payload of DATA is longer
  * than FILE_CHUNK_MAX.
  *
- * A payload is a sequence of fields (codec.h) in the order of the struct's members below; `text`
- * is bytes without NUL. Both sides read and write payloads with the functions at the end, which
- * are fuzzed. */
+ * A payload is a sequence of fields (codec.h) in the order of the struct's members below; `text` is
+ * bytes without NUL. Both sides read and write payloads with the functions at the end, which are
+ * fuzzed. */
 #pragma once
 
 #include <stdbool.h>
@@ -55,8 +55,8 @@ enum frame_type {
 	FRAME_PING = 7,        /* > u64 */
 	FRAME_PONG = 8,        /* < the same u64 */
 	FRAME_SHUTDOWN = 9,    /* > u32 ms, or empty for 2000: SIGTERM to everything; the init exits
-				  when every exec has ended with all it left running, or when the
-				  time is over. Not answered: the connection's end is the answer */
+				* when every exec and every process that one left running has ended,
+				* or when the time is over. No answer but the connection's end */
 
 	/* Execs; id = the exec's key. */
 	FRAME_EXEC = 20,         /* > struct exec_request, descriptors: see there */
@@ -69,16 +69,17 @@ enum frame_type {
 	FRAME_PROGRESS = 27,     /* < struct output_totals: the log has grown to this */
 	FRAME_OUTPUT = 28,   /* < u8 stream (1, 2), bytes: only without a log descriptor; credit */
 	FRAME_EXITED = 29,   /* < struct exec_result; the record stays until FORGET */
-	FRAME_CONSUMED = 30, /* > struct output_totals: a lossless exec may write on beyond this */
+	FRAME_CONSUMED = 30, /* > struct output_totals: a lossless exec may write more */
 	FRAME_FORGET = 31,   /* > empty: the daemon has the result. An exec that still runs, or that
 				left processes running, keeps its record until the last has ended */
 	FRAME_LIST = 32,     /* > empty, id 0 */
-	FRAME_LISTED = 33, /* < struct exec_status, one per known exec; then LIST_END. For one whose
-			      standard input is fed CREDIT follows: a new connection has none of it
-			      for execs that it did not begin, and a full window for OUTPUT */
-	FRAME_LIST_END = 34,     /* < empty */
+	FRAME_LISTED = 33,   /* < struct exec_status, one per known exec; then LIST_END. If its
+			      * standard input is fed, CREDIT follows: a new connection starts without
+			      * credit for execs that it did not start, and with a full window for
+			      * OUTPUT */
+	FRAME_LIST_END = 34, /* < empty */
 	FRAME_LEFT_RUNNING = 35, /* > empty; < u32 count, then per process: u32 pid, text command */
-	FRAME_GONE = 36, /* < empty: the last left-over process of an ended exec has ended */
+	FRAME_GONE = 36, /* < empty: the last process that an ended exec left running has ended */
 
 	/* Operations; id with OPERATION_ID_BIT. One request, then DATA either way, then exactly one
 	 * RESULT or FAILED, after which the id is free. */
@@ -89,28 +90,27 @@ enum frame_type {
 	FRAME_RESULT = 54,   /* < the operation's own payload, see enum file_operation */
 	FRAME_FAILED = 55,   /* < struct failure */
 	FRAME_CANCEL =
-	    56, /* > empty; answered by FAILED(CANCELLED) unless the answer was under way. What does
-		   not end within a second is killed: a write or a rename by copy may then leave its
-		   `.caisson-...` temporary beside the target */
+	    56, /* > empty; answered by FAILED(CANCELLED) unless the answer was already sent. An
+		 * operation that does not end within a second is killed: a write or a rename by
+		 * copy may then leave its `.caisson-...` temporary beside the target */
 	FRAME_CONNECT =
 	    57, /* > u16 port, text address ("" = 127.0.0.1): DATA both ways, then RESULT */
 	FRAME_METRICS = 58, /* > empty; RESULT: struct guest_metrics */
 
-	/* Kept for tiers with snapshots of memory: stop accepting, say so, go on with a new
-	 * identity. In this version FREEZE is answered by FAILED(UNSUPPORTED), THAW by
+	/* Reserved for tiers with snapshots of memory: stop accepting, confirm it, continue with a
+	 * new identity. In this version FREEZE is answered by FAILED(UNSUPPORTED), THAW by
 	 * REFUSED(UNSUPPORTED) whatever its payload, and FROZEN is never sent. */
 	FRAME_FREEZE = 70,
 	FRAME_FROZEN = 71,
 	FRAME_THAW = 72,
 
-	/* Over a channel that is there for the init's whole life and cannot be made anew (the
-	 * standard input of a container): the outside end is a shim, and the daemons that connect
-	 * to it follow each other on the one channel.
-	 * > u32: the connection has ended, another begins with the next HELLO; operations are
-	 * cancelled as by the end of one. < the same u32: whatever the init sent before was for the
-	 * old one, but for OUTPUT, which is the shim's and goes on under the credit that there is.
-	 * The shim passes on nothing of the next daemon's until this has come. After REFUSED that
-	 * would have closed a connection the init drops all until BEGIN. */
+	/* For a channel that exists for the init's whole life and cannot be replaced (the standard
+	 * input of a container). The outside end is a shim, and successive daemons connect to it.
+	 * > u32: the connection has ended, and the next HELLO begins another one; operations are
+	 * cancelled as when a connection ends. < the same u32: everything that the init sent before
+	 * belongs to the old connection, except OUTPUT, which is for the shim and continues under
+	 * the existing credit. Until this reply the shim passes on nothing from the next daemon.
+	 * Where a REFUSED would have closed a connection, the init drops everything until BEGIN. */
 	FRAME_BEGIN = 80,
 };
 
@@ -128,13 +128,13 @@ struct hello {
 };
 
 struct hello_reply {
-	uint32_t version;    /* the version that is spoken from here on */
+	uint32_t version;    /* the version in use from here on */
 	uint32_t configured; /* 1: this init was configured before */
 	uint64_t boot_ns;    /* CLOCK_BOOTTIME when the init was ready */
 };
 
-/* The last step of creating a sandbox, and the only place where text of a user reaches the
- * set-up. The environment is the sandbox's default; an exec adds to it. */
+/* The last step of creating a sandbox, and the only step that receives text of a user. The
+ * environment is the sandbox's default; an exec adds to it. */
 struct configure {
 	char hostname[NAME_MAX_LENGTH + 1];
 	int64_t deadline; /* as FRAME_DEADLINE */
@@ -151,7 +151,7 @@ enum exec_flag {
 	EXEC_TTY = 1 << 0,      /* standard descriptors are a terminal; one output stream */
 	EXEC_STDIN = 1 << 1,    /* standard input comes from STDIN frames; else it is /dev/null */
 	EXEC_LOG = 1 << 2,      /* log descriptors come with the frame (stdout, then stderr unless
-				   EXEC_TTY): output is written there, PROGRESS tells of it */
+				 * EXEC_TTY): output is written there, PROGRESS reports it */
 	EXEC_LOSSLESS = 1 << 3, /* the process blocks rather than losing output: see output_log.h */
 };
 
@@ -164,9 +164,8 @@ struct exec_request {
 	uint32_t flags;
 	uint32_t timeout_ms; /* from the start of the process; 0 = none */
 	uint16_t rows, columns;
-	char user[64]; /* name, "name:group", or numbers; "" = root */
-	struct bytes
-	    cwd; /* "" = /workspace, which relative paths begin at; ~ = the home directory */
+	char user[64];    /* name, "name:group", or numbers; "" = root */
+	struct bytes cwd; /* "" = /workspace; relative paths start there; ~ = the home directory */
 	uint32_t argc;
 	struct bytes argv; /* "a\0b\0..." exactly argc of them */
 	uint32_t environment_count;
@@ -176,7 +175,7 @@ struct exec_request {
 };
 
 enum signal_scope {
-	SIGNAL_LEADER = 0, /* the command itself; of a terminal its foreground process group */
+	SIGNAL_LEADER = 0, /* the command itself; with a terminal, its foreground process group */
 	SIGNAL_TREE = 1,   /* every descendant, double-forked and setsid ones too */
 };
 
@@ -206,8 +205,8 @@ struct exec_result {
 	uint32_t code;
 	struct output_totals totals;
 	uint64_t wall_ns, cpu_ns,
-	    peak_memory;       /* cpu and peak of the leader and the children it waited for */
-	uint32_t left_running; /* how many descendants live on */
+	    peak_memory;       /* cpu, peak: of the leader and the children it waited for */
+	uint32_t left_running; /* how many descendants still run */
 };
 
 enum exec_phase { EXEC_PHASE_STARTING, EXEC_PHASE_RUNNING, EXEC_PHASE_ENDED };
@@ -308,7 +307,7 @@ struct guest_metrics {
 uint32_t protocol_agree(struct hello ours, struct hello theirs);
 
 /* Writers append the payload to a writer; readers fill the struct from a frame's payload and return
- * 0 or -EBADMSG. `bytes` members point into the payload. */
+ * 0 or -EBADMSG. Members of type `bytes` point into the payload. */
 void failure_write(struct writer *writer, const struct failure *failure);
 NODISCARD int failure_read(const struct frame *frame, struct failure *ret_failure);
 void hello_write(struct writer *writer, const struct hello *hello);

@@ -12,5 +12,5 @@ struct mcp_client {
 	const char *url_member, *http_type, *stdio_type;
 };
 
-/* The last has no name. */
+/* The last entry has no name. */
 extern const struct mcp_client mcp_clients[];

@@ -124,7 +124,7 @@ int output_log_prepare(const struct output_log *log, size_t size)
 	off_t place = (off_t)(OUTPUT_LOG_HEADER + log->total);
 	if (fallocate(log->fd, 0, place, (off_t)MIN(size, kept - log->total)) == 0)
 		return 0;
-	/* On a filesystem that cannot reserve space, writing goes on without. */
+	/* On a filesystem that cannot reserve space, we write without a reservation. */
 	return errno == EOPNOTSUPP || errno == EINTR ? 0 : -errno;
 }
 
@@ -177,7 +177,7 @@ static ssize_t log_read_at(int fd, void *data, size_t size, uint64_t place)
 }
 
 /* One attempt to read the ring from *start on: returns the bytes that were certainly not
- * overwritten meanwhile. 0: all were; *start is then the oldest byte that is left. */
+ * overwritten meanwhile. 0: all were overwritten; then *start is the oldest remaining byte. */
 static ssize_t ring_read(struct output_log *log, uint64_t *start, void *data, size_t size)
 {
 	uint64_t run;

@@ -1,5 +1,5 @@
-/* The parts of a receipt; see receipt.h. docs/activity.md describes the same for checking a
- * receipt without this program; a change here is a new version of it. Does no I/O. */
+/* The parts of a receipt; see receipt.h. docs/activity.md describes them, for checking a receipt
+ * without this program. A change here needs a new version of the receipt. Does no I/O. */
 #include "proto/receipt.h"
 
 #include <openssl/evp.h>

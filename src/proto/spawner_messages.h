@@ -1,10 +1,10 @@
-/* The messages between the daemon and the spawner: one SOCK_SEQPACKET message each, a fixed
- * struct of ids, numbers and enums. They contain no path and no text that must be parsed: the
- * daemon talks to strangers, and this is all that it can ask of root.
+/* The messages between the daemon and the spawner: one SOCK_SEQPACKET message each, a fixed struct
+ * of ids, numbers and enums. They contain no path and no text that must be parsed: the daemon
+ * serves untrusted clients, and these messages are everything that it can request from root.
  *
- * Both ends are the same binary (the spawner re-executes it), so the structs are the format.
- * Each request has a `request` number; its reply repeats it. The spawner works on requests for
- * one sandbox in order. Descriptors travel with the message they belong to. */
+ * Both ends are the same binary (the spawner re-executes it), so the structs are the format. Each
+ * request has a `request` number; its reply repeats it. The spawner works on requests for one
+ * sandbox in order. Descriptors travel with the message they belong to. */
 #pragma once
 
 #include <stdint.h>
@@ -25,10 +25,8 @@
 
 /* Exit codes of the daemon: 0 after SPAWN_QUIT, and these. Anything else is a crash, after which
  * it is started again with back-off. */
-#define DAEMON_EXIT_IDLE 64 /* idle for idle_exit_seconds: the spawner ends too */
-#define DAEMON_EXIT_CONFIG                                                                         \
-	65 /* configuration or store refused: starting it again will not help                      \
-	    */
+#define DAEMON_EXIT_IDLE 64   /* idle for idle_exit_seconds: the spawner ends too */
+#define DAEMON_EXIT_CONFIG 65 /* invalid configuration or store: a restart will not help */
 
 enum tier { TIER_AUTO = 0, TIER_NAMESPACE = 1, TIER_GVISOR = 2, TIER_VM = 3, TIER_COUNT };
 
@@ -91,8 +89,8 @@ enum create_flag {
 	CREATE_POOLED = 1 << 1,        /* without an owner yet; noted in its files, see locks.c */
 };
 
-/* What a sandbox's root is made of, in terms of what the spawner can find itself. An image's
- * environment, user and directory stay with the daemon: text of strangers must not reach the
+/* The parts of a sandbox's root, as kinds and digests that the spawner can look up itself. An
+ * image's environment, user and directory stay with the daemon: untrusted text must not reach the
  * privileged process. */
 enum rootfs_kind {
 	ROOTFS_HOST = 1, /* this host's programs, and a layer that Caisson makes */
@@ -120,11 +118,11 @@ struct spawn_create {
 
 #define SPAWN_PHASES_MAX 12
 struct spawn_phase {
-	char name[16]; /* a word of the driver's, for people: "namespaces", "mounts", ... */
+	char name[16]; /* a word from the driver, for people: "namespaces", "mounts", ... */
 	uint32_t microseconds;
 };
 
-/* The counters, each of which the host may or may not have. */
+/* The counters. The host may lack any of them. */
 enum counter_known {
 	KNOWN_CPU,
 	KNOWN_MEMORY,
@@ -151,7 +149,7 @@ struct spawn_listed {
 	uint32_t tier;
 	uint32_t running; /* 0: it has files but no process */
 	uint32_t frozen;
-	uint32_t pooled; /* as far as the spawner knows */
+	uint32_t pooled; /* according to the spawner */
 	uint32_t pid;
 	struct limits limits; /* `running`: the limits in force; pids as the tier counts them */
 };
@@ -192,7 +190,7 @@ struct spawn_message {
 			uint32_t version;
 			uint64_t programs; /* reply: hash of what makes new sandboxes, and of their
 					      init */
-			/* reply: the layers that boots of ROOTFS_HOST get; "": there are none */
+			/* reply: the layers for boots of ROOTFS_HOST; "": none */
 			char rootfs_digest[ROOTFS_DIGEST_TEXT];
 		} hello;                    /* HELLO and its reply */
 		struct spawn_create create; /* CREATE, START */

@@ -1,6 +1,6 @@
 /* Reads and writes the headers of tar archives. Called by the init's pack and unpack and by the
- * command line; only the source makes system calls. No printf(): it would be the larger part of
- * the init. */
+ * command line; only the source makes system calls. It does not use printf(), which would make up
+ * most of the init. */
 #include "proto/tar.h"
 
 #include <errno.h>
@@ -335,7 +335,7 @@ int tar_next(const struct tar_source *source, struct tar_entry *ret_entry, const
 			     memcmp(block + MAGIC.at, "\0\0\0\0\0\0\0\0", 8) == 0;
 		if (!known || !number_read(block, CHECKSUM, 0, INT32_MAX, &sum) ||
 		    sum != block_checksum(block)) {
-			*ret_why = "this is no tar header";
+			*ret_why = "not a tar header";
 			return -EBADMSG;
 		}
 		char type = (char)block[TYPE_AT];
@@ -357,7 +357,7 @@ int tar_next(const struct tar_source *source, struct tar_entry *ret_entry, const
 
 /* --- writing --- */
 
-/* Writes octal digits into the whole field but its last byte. False if they do not fit. */
+/* Writes octal digits into the whole field except its last byte. False if they do not fit. */
 static bool octal_write(uint8_t *block, struct field field, uint64_t value)
 {
 	uint8_t *at = block + field.at + field.size - 1;

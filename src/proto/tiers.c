@@ -46,19 +46,19 @@ const char *limit_reason_text(enum limit_reason reason)
 	case LIMIT_NO_CGROUP_DELEGATION:
 		return "no delegated cgroup controller (see `caisson doctor`)";
 	case LIMIT_NO_DISK_MECHANISM:
-		return "the host can mount no ext4 image on a loop device (or mke2fs is missing)";
+		return "the host cannot mount ext4 images on loop devices (or mke2fs is missing)";
 	case LIMIT_NEEDS_ROOT:
 		return "a disk of a fixed size needs a loop device, which only root may use";
 	case LIMIT_CGROUP_SHARED:
-		return "other processes are in the daemon's own cgroup, so that it cannot pass "
-		       "controllers on: start it in one of its own";
+		return "other processes are in the daemon's own cgroup, so it cannot delegate "
+		       "controllers: start it in a cgroup of its own";
 	case LIMIT_OTHER_KERNEL:
-		return "the sandbox has a kernel of its own, whose processes the host does not "
-		       "count one by one: what it bounds are the threads of that kernel";
+		return "the sandbox has a kernel of its own: the host cannot count its processes, "
+		       "so it limits the threads of that kernel instead";
 	case LIMIT_NOT_ASKED:
 		return "no limit was asked for";
 	}
-	return "for a reason that this version does not know";
+	return "the reason is unknown to this version";
 }
 
 int guest_socket_path(const char *runtime, const struct id *id, char path[GUEST_SOCKET_PATH_MAX])

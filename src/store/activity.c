@@ -395,7 +395,7 @@ int store_activity_prune_age(struct store *store, int64_t wall, uint64_t *cursor
 		free(rows);
 		return count;
 	}
-	/* Asked before anything is written, because the answer may need the store. */
+	/* Call `keep` before anything is written, because it may use the store. */
 	for (int i = 0; i < count; i++)
 		if (keep(data, &rows[i].sandbox, rows[i].number))
 			rows[i].number = 0;
@@ -405,7 +405,7 @@ int store_activity_prune_age(struct store *store, int64_t wall, uint64_t *cursor
 			continue;
 		result = entry_delete(store, rows[i].sequence, error);
 		bool last = i + 1 == count || strcmp(rows[i].workspace, rows[i + 1].workspace) != 0;
-		/* One mark for several deleted entries in a row: the last of them. */
+		/* Several deleted entries in a row need only one mark: that of the last one. */
 		if (result == 0 && (last || rows[i + 1].number == 0))
 			result = workspace_mark_pruned(store, rows[i].workspace, rows[i].sequence,
 						       error);

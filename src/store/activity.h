@@ -38,10 +38,9 @@ struct activity_query {
 	const struct id *sandbox; /* by number; or with `by_sequence` by sequence */
 	bool by_sequence;
 	bool descending;
-	uint64_t after; /* number or sequence: entries behind this one, in the chosen order; 0: from
+	uint64_t after; /* number or sequence: entries after this one, in the chosen order; 0: from
 			 * the start */
-	uint64_t until; /* number or sequence: no entries behind this one; 0: no
-			 * bound */
+	uint64_t until; /* number or sequence: no entries after this one; 0: no bound */
 	const char *kinds;           /* NULL: all; else ",1,21,": these */
 	int64_t since_wall, to_wall; /* from since_wall on, before to_wall; 0: no bound */
 	uint32_t limit;

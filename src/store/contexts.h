@@ -15,8 +15,7 @@ struct context_row {
 	int64_t created_wall;
 	uint64_t cells;      /* number of the last cell, counted from 1 */
 	int64_t cell_wall;   /* when the last cell was sent */
-	struct id cell;      /* id by which the last cell is found again; unset: nobody looks for
-			      * it */
+	struct id cell;      /* id by which the last cell is found again; unset: not needed */
 	uint32_t timeout_ms; /* the last cell's time-out, 0 = none */
 	/* Where the last cell begins in the control channel and in both streams. */
 	uint64_t control_begin, out_begin, err_begin;

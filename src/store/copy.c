@@ -105,7 +105,7 @@ int store_copy_examine(const char *path, int *ret_version, struct error *error)
 	    database_read_number(database, "PRAGMA user_version", INT32_MAX, &version, error) < 0)
 		return -1;
 	if (application != STORE_APPLICATION_ID || version < 1)
-		return error_set(error, ERROR_STORE_CORRUPT, "it is not a database of caisson's");
+		return error_set(error, ERROR_STORE_CORRUPT, "it is not a caisson database");
 	if (version > (uint64_t)store_version)
 		return error_set(error, ERROR_STORE_NEWER,
 				 "its schema has version %llu, this caisson knows up to %d",

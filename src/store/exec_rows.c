@@ -36,7 +36,7 @@ void exec_row_done(struct exec_row *row)
 	rows_free_texts(&execs, row);
 }
 
-/* A typed callback for the untyped one of rows_step_each(). */
+/* Wraps a typed callback for rows_step_each(), which takes untyped ones. */
 struct exec_each {
 	bool (*each)(void *data, const struct exec_row *row);
 	void *data;

@@ -6,7 +6,7 @@
 
 #ifdef CAISSON_FAULT_POINTS
 
-/* Writes other than rows. */
+/* Writes of other things than rows. */
 enum { WRITE_BUILD = STATEMENT_COUNT, WRITE_INSTALL, WRITE_MIGRATION, WRITE_COUNT };
 
 void store_fault_write(unsigned number, enum fault_moment moment);

@@ -157,8 +157,8 @@ static int row_read(sqlite3_stmt *statement, const struct table *table, void *ro
 	return 0;
 }
 
-/* Statement texts made from the table. Their length does not depend on data, so any test shows
- * that they fit; hence the abort. */
+/* Statement texts made from the table. Their length does not depend on data, so any test shows that
+ * they fit, and abort() is enough. */
 static void sql_append(struct buffer *sql, const char *text)
 {
 	if (buffer_append_text(sql, text) < 0)

@@ -31,7 +31,7 @@ struct table {
 	const char *name;
 	const struct column *columns;
 	size_t count, row_size;
-	/* Fills the error when a unique index refuses a row; NULL: the store is at fault. */
+	/* Fills the error when a unique index refuses a row; NULL: report an error of the store. */
 	int (*refused)(const void *row, struct error *error);
 };
 

@@ -79,7 +79,7 @@ void sandbox_row_done(struct sandbox_row *row)
 	rows_free_texts(&sandboxes, row);
 }
 
-/* A typed callback for the untyped one of rows_step_each(). */
+/* Wraps a typed callback for rows_step_each(), which takes untyped ones. */
 struct sandbox_each {
 	bool (*each)(void *data, const struct sandbox_row *row);
 	void *data;

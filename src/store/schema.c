@@ -39,11 +39,11 @@ static const char migration_0[] =
     "CREATE INDEX tokens_label ON tokens (label) WHERE revoked_wall = 0;";
 
 static const char migration_1[] =
-    /* Since when the clock of a paused sandbox stands still; active_wall used to record it. */
+    /* When the clock of a paused sandbox stopped; active_wall used to record it. */
     "ALTER TABLE sandboxes ADD COLUMN paused_wall INTEGER NOT NULL DEFAULT 0;"
     "UPDATE sandboxes SET paused_wall = active_wall WHERE state IN (3, 4, 5);"
-    /* One index for each way to list, in the order of the list, so that nothing is sorted. Those
-     * with tombstones include state and name: rows that a filter leaves out are not read. */
+    /* One index for each way to list, in the order of the list, so that nothing is sorted. Indexes
+     * with tombstones include state and name, so that rows that a filter rejects are not read. */
     "DROP INDEX sandboxes_created;"
     "CREATE INDEX sandboxes_by_workspace ON sandboxes (workspace, created_wall, id, state, name);"
     "CREATE INDEX sandboxes_by_time ON sandboxes (created_wall, id, state, name);"
@@ -62,10 +62,10 @@ static const char migration_2[] =
     "ALTER TABLE execs ADD COLUMN timeout_ms INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE execs ADD COLUMN context TEXT;"
     "ALTER TABLE execs ADD COLUMN token TEXT;"
-    /* The activity of every sandbox. `sequence` orders all entries and is never reused: it is
-     * the id of the event. `number` counts within a sandbox, where each entry carries the hash
-     * of the one before. An entry outlives its sandbox's tombstone as long as its retention
-     * says. */
+    /* The activity of every sandbox. `sequence` orders all entries and is never reused: it is the
+     * id of the event. `number` counts within a sandbox, where each entry carries the hash of the
+     * one before. An entry may outlive its sandbox's tombstone: it has a retention time of its
+     * own. */
     "CREATE TABLE activity ("
     " sequence INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL, workspace TEXT NOT NULL,"
     " sandbox TEXT NOT NULL, number INTEGER NOT NULL, wall INTEGER NOT NULL,"
@@ -92,8 +92,8 @@ static const char migration_2[] =
     " err_begin INTEGER NOT NULL, ended_wall INTEGER NOT NULL, reason TEXT, cwd TEXT, user TEXT,"
     " environment BLOB);"
     "CREATE INDEX contexts_sandbox ON contexts (sandbox);"
-    /* What each sandbox has used, hour by hour (since 1970, UTC). The rows outlive the
-     * tombstones. The newest row of a sandbox says up to when it is counted. */
+    /* What each sandbox has used, hour by hour (since 1970, UTC). The rows outlive the tombstones.
+     * The newest row of a sandbox records until when usage is counted. */
     "CREATE TABLE usage ("
     " sandbox TEXT NOT NULL, hour INTEGER NOT NULL, workspace TEXT NOT NULL, name TEXT,"
     " alive_ns INTEGER NOT NULL, paused_ns INTEGER NOT NULL, cpu_ns INTEGER NOT NULL,"
@@ -101,7 +101,7 @@ static const char migration_2[] =
     " snapshot_byte_seconds INTEGER NOT NULL, execs INTEGER NOT NULL,"
     " counted_wall INTEGER NOT NULL, cpu_seen_ns INTEGER NOT NULL, disk_seen INTEGER NOT NULL,"
     " PRIMARY KEY (sandbox, hour)) WITHOUT ROWID;"
-    /* Each in the order of a list, so that a page reads only its own rows. */
+    /* Each index has the order of a list, so that a page reads only its own rows. */
     "CREATE INDEX usage_sandboxes ON usage (workspace, sandbox, hour);"
     "CREATE INDEX usage_workspaces ON usage (workspace, hour);"
     "CREATE INDEX usage_hour ON usage (hour);"
@@ -142,8 +142,9 @@ static const char migration_6[] =
     "UPDATE sandboxes SET boot_origin = 0;";
 
 static const char migration_7[] =
-    /* An exec's key is a counter of its sandbox. An existing sandbox goes on behind the highest key
-     * that any sandbox had: its init, its rows and the cursors of its logs know that one. */
+    /* An exec's key is a counter of its sandbox. An existing sandbox continues after the highest
+     * key that any sandbox had, because its init, its rows and the cursors of its logs use the old
+     * keys. */
     "ALTER TABLE sandboxes ADD COLUMN last_exec_key INTEGER NOT NULL DEFAULT 0;"
     "UPDATE sandboxes SET last_exec_key ="
     " COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'execs'), 0);"

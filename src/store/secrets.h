@@ -9,7 +9,7 @@
 
 #define SECRET_SIZE_MAX 256
 
-/* The secret of that name, exactly `size` bytes; made of random bytes if there is none. */
+/* The secret of that name, exactly `size` bytes; if there is none, it is made of random bytes. */
 NODISCARD int store_secret_get(struct store *store, const char *name, size_t size,
 			       uint8_t *ret_value, struct error *error);
 

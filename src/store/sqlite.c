@@ -40,7 +40,7 @@ int store_fail(sqlite3 *database, int code, const char *what, struct error *erro
 	code &= 0xff;
 	if (code == SQLITE_FULL || (code == SQLITE_IOERR && (errnum == ENOSPC || errnum == EDQUOT)))
 		return error_set(error, ERROR_NO_SPACE,
-				 "database: %s: no space left where the state directory is", what);
+				 "database: %s: no space left for the state directory", what);
 	if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
 		return error_set(error, ERROR_STORE_CORRUPT, "database: %s: %s", what, text);
 	if (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_PERM)
@@ -62,7 +62,7 @@ int store_statement(struct store *store, enum statement which, const char *sql,
 	return 0;
 }
 
-/* A row that is refused for its contents (a taken name) is not a failure of the store. */
+/* A row refused because of its contents (a taken name) is not a failure of the store. */
 static void write_note(int code, int64_t began)
 {
 	bool well = code == SQLITE_DONE || code == SQLITE_ROW || code == SQLITE_OK ||
@@ -106,7 +106,7 @@ int store_test_write(struct store *store, struct error *error)
 		return 0;
 	if (database_read_number(store->database, "PRAGMA user_version", &version, error) < 0)
 		return -1;
-	/* Writing the same number writes a page and changes nothing. */
+	/* Writing the same number again writes a page but changes nothing. */
 	snprintf(sql, sizeof(sql), "PRAGMA user_version = %lld", (long long)version);
 	int code = sqlite3_exec(store->database, sql, NULL, NULL, NULL);
 	write_note(code, began);
@@ -139,13 +139,13 @@ int store_transaction_end(struct store *store, int result, struct error *error)
 	store->broken |= result < 0;
 	if (store->depth == 0 || --store->depth > 0)
 		return result;
-	/* A full disk makes SQLite roll back by itself. */
+	/* On a full disk SQLite rolls back by itself. */
 	bool undone = sqlite3_get_autocommit(store->database) != 0;
 	if (!store->broken && !undone &&
 	    statement_run(store, STATEMENT_COMMIT, "COMMIT", error) == 0)
 		return result;
 	if (result >= 0 && (store->broken || undone))
-		error_set(error, ERROR_STORE, "database: what belongs together was undone");
+		error_set(error, ERROR_STORE, "database: the transaction was rolled back");
 	if (sqlite3_get_autocommit(store->database) == 0 &&
 	    statement_run(store, STATEMENT_ROLLBACK, "ROLLBACK", &ignored) < 0)
 		log_error("%s", ignored.message);
@@ -197,8 +197,8 @@ static int database_open(const char *path, int flags, sqlite3 **ret_database, st
 	 * effects. */
 	sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
 	sqlite3_db_config(database, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-	/* The daemon may only write to its own directories: there is no /tmp for temporary
-	 * files. */
+	/* The daemon may write only to its own directories, so it cannot keep temporary files in
+	 * /tmp. */
 	if (database_execute(database, "PRAGMA temp_store = MEMORY", "setting it up", error) < 0)
 		return error_prepend(error, "%s", path);
 	*ret_database = TAKE_PTR(database);
@@ -255,13 +255,13 @@ static int database_check(const char *path, struct error *error)
 	int64_t application, version;
 	if (database_open(path, SQLITE_OPEN_READONLY, &database, error) < 0)
 		return -1;
-	/* First, because both numbers are in the header, whatever a newer schema looks like. */
+	/* These come first, because both numbers are in the header even if the schema is newer. */
 	if (database_read_number(database, "PRAGMA application_id", &application, error) < 0 ||
 	    database_read_number(database, "PRAGMA user_version", &version, error) < 0)
 		return error_prepend(error, "%s", path);
 	if (application != STORE_APPLICATION_ID)
 		return error_set(error, ERROR_STORE_CORRUPT,
-				 "%s is not a database of caisson's (application id %08llx)", path,
+				 "%s is not a caisson database (application id %08llx)", path,
 				 (unsigned long long)application);
 	if (version > store_version)
 		return error_set(error, ERROR_STORE_NEWER,
@@ -309,8 +309,8 @@ static int database_create(const char *directory, const char *path, struct error
 	/* A log without its database would be replayed into the new one. */
 	if (access(log, F_OK) == 0)
 		return error_set(error, ERROR_STORE_CORRUPT,
-				 "%s is gone but %s is there: the database was removed by halves",
-				 path, log);
+				 "%s is missing but %s exists: the database is incomplete", path,
+				 log);
 	database_remove(made);
 	FAULT_WRITE(WRITE_BUILD, BEFORE);
 	if (database_build(made, error) < 0) {
@@ -330,7 +330,7 @@ static int database_create(const char *directory, const char *path, struct error
 }
 
 /* A read-only connection may leave SQLite's log files beside a database that had none. A refused
- * database must stay as it was. */
+ * database must stay unchanged. */
 static void database_remove_new_logs(const char *path, bool had_log)
 {
 	char log[STORE_PATH_MAX], index[STORE_PATH_MAX];

@@ -6,7 +6,8 @@
 
 #include "store/store.h"
 
-/* Of enum sandbox_state, as SQL: an index of some rows serves only queries with the number. */
+/* Values of enum sandbox_state in SQL: SQLite uses a partial index only if the query contains the
+ * number as text. */
 #define SQL_STOPPED "7"
 #define SQL_ENDED "10"
 _Static_assert(SANDBOX_STOPPED == 7 && SANDBOX_ENDED == 10, "SQL has the numbers of the enum");

@@ -1,11 +1,11 @@
 /* The store: what must survive the daemon, behind one narrow interface. SQLite (WAL) is the
  * embedded implementation; PostgreSQL comes with several hosts. Only core calls it.
  *
- * Every change of a sandbox's state is written before it takes effect. So what a function below
- * writes survives a kill of the daemon when it returns. All functions are synchronous. Those of one
- * row are short (measured below 0.2 ms), a list takes as long as it is: ask for pages. Rows own
- * their strings; *_row_done() frees them. Lists use a callback, so that memory is bounded; the
- * callback must not call the store. */
+ * Every change of a sandbox's state is written before it takes effect. So when a function below
+ * returns, its writes survive a kill of the daemon. All functions are synchronous. A function for
+ * one row is short (measured below 0.2 ms). The time of a list grows with its length, so ask for
+ * pages. Rows own their strings; *_row_done() frees them. Lists use a callback, so that memory is
+ * bounded; the callback must not call the store. */
 #pragma once
 
 #include <stdbool.h>
@@ -37,7 +37,7 @@ enum end_reason {
 	END_REASON_USER = 1,
 	END_REASON_TIMEOUT = 2,
 	END_REASON_IDLE = 3,
-	/* 4 is unused: the OOM killer ends commands, never an init. */
+	/* 4 is unused: the OOM killer kills commands, never an init. */
 	END_REASON_HOST = 5,  /* its files are gone from the host */
 	END_REASON_ERROR = 6, /* it could not be made, or it failed */
 };
@@ -76,7 +76,7 @@ struct sandbox_row {
 	uint64_t last_exec_key;
 	int64_t created_wall, started_wall, ended_wall;
 	int64_t deadline_wall; /* 0 = none */
-	int64_t paused_wall;   /* since when its clock stands still; 0 = it runs */
+	int64_t paused_wall;   /* when its clock stopped; 0 = it runs */
 	int64_t active_wall;   /* last exec, file or port activity */
 	int64_t drain_wall;    /* takes no new commands and ends at this time; 0 = not drained */
 	char *environment;     /* packed "K=V\0...", environment_size bytes */
@@ -91,7 +91,7 @@ struct sandbox_row {
 	char *end_message; /* NULL, or the reason, for people */
 };
 void sandbox_row_done(struct sandbox_row *row);
-/* With strings of its own. */
+/* The copy has strings of its own. */
 void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row);
 
 enum exec_state { EXEC_STARTING = 1, EXEC_RUNNING, EXEC_ENDED, EXEC_FAILED };
@@ -124,7 +124,7 @@ struct token_row {
 	struct id id;
 	uint8_t hash[32]; /* SHA-256 of the token; the token itself is not stored */
 	char *workspace;
-	char *label; /* NULL or for people; "run" marks the one `make run` makes */
+	char *label; /* NULL, or a text for people; "run" marks the token of `make run` */
 	uint32_t scopes;
 	struct id sandbox;                  /* bound to one sandbox, or unset */
 	int64_t created_wall, expires_wall; /* 0 = never */
@@ -207,7 +207,7 @@ NODISCARD int store_token_revoke_sandbox(struct store *store, const struct id *s
 /* 1 found, 0 not. */
 NODISCARD int store_token_by_id(struct store *store, const struct id *id, struct token_row *ret_row,
 				struct error *error);
-/* Changes with every write of a token: cached tokens are then stale. */
+/* A counter that changes with every write of a token: then cached tokens are stale. */
 uint64_t store_token_changes(const struct store *store);
 NODISCARD int store_token_each(struct store *store,
 			       bool (*each)(void *data, const struct token_row *row), void *data,

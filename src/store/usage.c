@@ -90,7 +90,7 @@ int store_usage_last(struct store *store, const struct id *sandbox, struct usage
 	"SELECT sandbox, hour, workspace, name, alive_ns, paused_ns, cpu_ns,"                      \
 	" memory_byte_seconds, disk_byte_seconds, snapshot_byte_seconds, execs FROM usage WHERE "
 
-/* One statement for each kind of query, so that each walks an index in the order of its answer.
+/* Each kind of query has its own statement, so that it walks an index in the order of its answer.
  * Hours are filtered row by row. */
 static const struct {
 	enum statement number;

@@ -14,8 +14,8 @@ struct usage_row {
 	uint64_t alive_ns, paused_ns, cpu_ns;
 	uint64_t memory_byte_seconds, disk_byte_seconds, snapshot_byte_seconds;
 	uint64_t execs;
-	/* Up to when it is counted, with the cpu counter and the disk usage at that time. The
-	 * next daemon continues from here. */
+	/* The time until which usage is counted, and the cpu counter and disk usage at that time.
+	 * The next daemon continues from here. */
 	int64_t counted_wall;
 	uint64_t cpu_seen_ns, disk_seen;
 };
@@ -46,8 +46,8 @@ struct usage_walk {
 	struct usage_row sum;
 	char sum_workspace[USAGE_TEXT_MAX + 1], sum_name[USAGE_TEXT_MAX + 1];
 };
-/* Reads at most `rows` rows and passes each complete sum; sums by workspace have no sandbox.
- * Stops when the callback returns false. *ret_more: neither stopped nor finished. */
+/* Reads at most `rows` rows and passes each complete sum; sums by workspace have no sandbox. Stops
+ * when the callback returns false. *ret_more: the walk is neither stopped nor finished. */
 NODISCARD int store_usage_walk(struct store *store, struct usage_walk *walk, uint32_t rows,
 			       bool (*each)(void *data, const struct usage_row *row), void *data,
 			       bool *ret_more, struct error *error);

@@ -1,5 +1,5 @@
-"""Things that take long to have and depend on little: npm packages, the image of tests/machine. They are kept outside the
-build folder, by the hash of what they are made of, and are made again when they are not there."""
+"""Caches things that take long to make and rarely change: npm packages, the image of tests/machine. They are kept
+outside the build folder, named by the hash of their inputs, and are made again if they are missing."""
 import contextlib
 import fcntl
 import glob
@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 
-UNUSED_SECONDS = 7 * 86400  # after this, what another checkout may have made is removed
+UNUSED_SECONDS = 7 * 86400  # results of other checkouts are removed after this time
 
 
 def top():
@@ -17,15 +17,15 @@ def top():
 
 
 def kept(name, mark, make):
-    """The folder NAME-MARK, which make(folder) fills the first time. Others of that name, which another checkout may use, are
-    kept until nobody has asked for them for a week. Others may come here at the same time, and whoever is killed here leaves
-    nothing that looks finished."""
+    """Returns the folder NAME-MARK, which make(folder) fills the first time. Another checkout may use folders with the
+    same name and another mark: they are removed a week after their last use. Several processes may call this at once. A
+    process that is killed here leaves no folder that looks complete."""
     os.makedirs(top(), exist_ok=True)
     folder = os.path.join(top(), f"{name}-{mark[:16]}")
     with open(os.path.join(top(), name + ".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.isdir(folder):
-            with contextlib.suppress(OSError):  # another user's
+            with contextlib.suppress(OSError):  # it belongs to another user
                 os.utime(folder)
             return folder
         for old in glob.glob(os.path.join(top(), name + "-*")):

@@ -1,5 +1,5 @@
-"""What the suites share: a daemon of their own in fresh directories, a client of its API, and a look at
-what is left on the host when it is gone."""
+"""Shared by the suites: daemons of their own in fresh directories, a client of the API, and a check for leftovers on
+the host when a daemon has ended."""
 import concurrent.futures
 import contextlib
 import copy
@@ -26,12 +26,12 @@ from ports import free_port
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("CAISSON_BUILD") or os.path.join(TOP, "build")
 PROGRAM = os.path.join(BUILD, "caisson")
-MCP_FIXTURES = PROGRAM + "-mcp-fixtures"  # the same, with what the conformance suite asks for (tests/mcp/fixtures)
+MCP_FIXTURES = PROGRAM + "-mcp-fixtures"  # with the fixtures of the conformance suite (tests/mcp/fixtures)
 THOROUGH = os.environ.get("CAISSON_LEVEL") == "all"
 SANITIZED = bool(os.environ.get("CAISSON_SANITIZED"))
-# Of a program with a fault: no test sends these to a daemon, all of which are killed with SIGKILL.
+# Signals of a crash. No test sends them: tests kill daemons with SIGKILL.
 CRASHES = (signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
-UIDS_SECONDS = 300  # as long as a daemon's start is tried again where all uids are other suites'
+UIDS_SECONDS = 300  # how long to retry a daemon's start while other suites use all uids
 
 
 def own(path):
@@ -49,7 +49,7 @@ def read_process(pid, name):
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:
             return file.read()
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return b""
 
 
@@ -59,13 +59,14 @@ def parent_of(pid):
 
 
 def has_ended(pid):
-    """With its descriptors closed: a process that is only about to end has no program any more, and still its sockets."""
+    """True if the process has also closed its descriptors. One that is just exiting has no program any more, but still
+    its sockets."""
     fields = read_process(pid, "stat").rsplit(b")", 1)[-1].split()
     return not fields or fields[0] in (b"Z", b"X")
 
 
 def end_commands(*words):
-    """Kills whatever runs this very command line, in a sandbox too."""
+    """Kills all processes with exactly this command line, also in sandboxes."""
     command = b"".join(word.encode() + b"\0" for word in words)
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if read_process(pid, "cmdline") == command:
@@ -74,8 +75,8 @@ def end_commands(*words):
 
 
 def daemon_of(spawner):
-    """The API process, a child of the spawner. The kernel's list of children may lack one while another ends (proc(5)):
-    what is not in it is looked for among all processes."""
+    """Returns the pid of the API process, a child of the spawner. The kernel's list of children may miss one while
+    another ends (proc(5)). So if it is not in that list, all processes are searched."""
     for pids in (lambda: read_process(spawner, f"task/{spawner}/children").decode().split(), lambda: os.listdir("/proc")):
         for pid in filter(str.isdigit, pids()):
             if b"_daemon" in read_process(pid, "cmdline") and parent_of(pid) == spawner:
@@ -94,7 +95,7 @@ def wait_until(condition, seconds=30, every=0.02, what="it"):
 
 
 class Background(threading.Thread):
-    """A call that takes long: its answer, or the error that it ended with."""
+    """Runs a slow call in a thread, and keeps its answer or its error."""
 
     def __init__(self, function, *arguments, **fields):
         super().__init__(daemon=True)
@@ -105,7 +106,7 @@ class Background(threading.Thread):
     def run(self):
         try:
             self.answer = self.function(*self.arguments, **self.fields)
-        except Exception as error:  # told by result()
+        except Exception as error:  # raised by result()
             self.error = error
 
     def failure(self):
@@ -122,13 +123,14 @@ class Background(threading.Thread):
 
 
 def at_once(function, inputs):
-    """Calls it with each of them in a thread of its own: the answers, in their order."""
+    """Calls the function for each input in a thread of its own. Returns the answers in the order of the inputs."""
     with concurrent.futures.ThreadPoolExecutor(len(inputs)) as pool:
         return list(pool.map(function, inputs))
 
 
 def best_of(times, measure, bound):
-    """The first measurement below the bound. The machine itself may stand still for a moment: so many are made."""
+    """Returns the first measurement below the bound, of at most `times`. Several are made, because the machine itself
+    may stall."""
     found = []
     while not found or found[-1] >= bound:
         if len(found) == times:
@@ -138,13 +140,13 @@ def best_of(times, measure, bound):
 
 
 def loop_devices(path):
-    """The loop devices of files below a directory."""
+    """The loop devices whose files are below a directory."""
     lines = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True, timeout=60).stdout
     return [line.split()[0] for line in lines.splitlines() if path in line]
 
 
 def make_certificate(directory, name="server", host="localhost", addresses="DNS:localhost,IP:127.0.0.1"):
-    """A self-signed one: the paths of the certificate and its key."""
+    """Makes a self-signed certificate. Returns the paths of the certificate and its key."""
     files = [os.path.join(directory, f"{name}.{kind}") for kind in ("pem", "key")]
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
                     "-subj", "/CN=" + host, "-addext", "subjectAltName=" + addresses, "-out", files[0], "-keyout", files[1]],
@@ -155,13 +157,13 @@ def make_certificate(directory, name="server", host="localhost", addresses="DNS:
 
 
 def clear_of_midnight():
-    """Days and months (UTC) end then, and what was spent in them begins anew."""
+    """Waits if midnight (UTC) is near: days and months end then, and their counts start again."""
     while time.time() % 86400 > 86400 - 60:
         time.sleep(1)
 
 
 def is_closed(sock):
-    """Whether the other side closes it before it says anything."""
+    """True if the other side closes the connection without sending anything."""
     try:
         return sock.recv(100) == b""
     except ConnectionError:
@@ -176,14 +178,14 @@ class ApiError(Exception):
 
 
 class Response(http.client.HTTPResponse):
-    """Shows all that is read of it to the exchange that it belongs to (contract.py)."""
+    """Passes everything that is read from it to its exchange (contract.py)."""
     exchange = None
     inside = False
 
     def shown(self, read, *arguments):
         if self.exchange is None or self.inside:
             return read(*arguments)
-        self.inside = True  # some of these are made of others
+        self.inside = True  # some read methods call others
         try:
             data = read(*arguments)
         finally:
@@ -204,7 +206,7 @@ class Response(http.client.HTTPResponse):
 
 
 class Connection(http.client.HTTPConnection):
-    """Gives each exchange to the contract, unless it is told not to (`checked = False`)."""
+    """Passes each exchange to the contract, unless `checked` is False."""
     response_class = Response
     checked = True
 
@@ -236,8 +238,8 @@ class UnixConnection(Connection):
 
 
 class Client:
-    """The API over the Unix socket, or over TCP with a token. Whatever goes through it is held against
-    docs/openapi (contract.py), unless `checked` is False, here or for one request."""
+    """The API over the Unix socket, or over TCP with a token. Every exchange is checked against docs/openapi
+    (contract.py), unless `checked` is False, here or for one request."""
 
     def __init__(self, socket_path=None, port=None, token=None, timeout=60, user=None, checked=True):
         self.socket_path, self.port, self.token, self.timeout = socket_path, port, token, timeout
@@ -249,7 +251,7 @@ class Client:
         return Connection("127.0.0.1", self.port, timeout=self.timeout)
 
     def raw(self, method, path, body=None, headers=None, checked=None):
-        """The response object, unread, and its connection."""
+        """Returns the response object, unread, and its connection."""
         connection = self.connection()
         connection.checked = self.checked if checked is None else checked
         headers = dict(headers or {})
@@ -261,7 +263,7 @@ class Client:
         try:
             connection.request(method, path, body=body, headers=headers)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # answered and closed before all was sent: the answer is there, or the same error comes again
+            pass  # the server answered and closed early: read the answer, or get the error again
         return connection.getresponse(), connection
 
     def call(self, method, path, body=None, headers=None, checked=None):
@@ -294,12 +296,12 @@ class Client:
         key = "cmd" if isinstance(command, str) else "argv"
         seconds, client = fields.get("timeout_seconds"), self
         if isinstance(seconds, (int, float)) and self.timeout < 2 * seconds < 7200:
-            client = copy.copy(self)  # what may take so long is waited for so long
+            client = copy.copy(self)  # wait at least as long as the command may take
             client.timeout = max(self.timeout, seconds + 30)
         return client.post(f"/v1/sandboxes/{sandbox}/exec", {key: command, **fields})
 
     def sh(self, sandbox, command, **fields):
-        """Standard output of a command that must succeed."""
+        """Returns the standard output of a command that must succeed."""
         result = self.exec(sandbox, command, **fields)
         if result["exit_code"] != 0:
             raise AssertionError(f"{command!r}: {result}")
@@ -327,7 +329,7 @@ def host_things(instance):
 
 
 def remove_cgroups(instance):
-    """After a failed test: what is in them ends, frozen or not, and they go."""
+    """Used after a failed test: ends all processes in the cgroups, also frozen ones, and removes the cgroups."""
     if not instance:
         return
     tops = glob.glob(f"/sys/fs/cgroup/*/{instance}") + glob.glob(f"/sys/fs/cgroup/{instance}")
@@ -351,7 +353,7 @@ def remove_cgroups(instance):
 
 
 def processes_of(state, runtime):
-    """Processes whose command line names the directories, or whose executable is in the state."""
+    """The processes whose command line names the directories, or whose executable is in the state."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -367,31 +369,33 @@ def processes_of(state, runtime):
 
 
 def inits_of(state):
-    """What runs the init's program, its runners too: {pid: path of the program}."""
+    """The processes that run the init's program, including its runners: {pid: path of the program}."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has just ended
+        with contextlib.suppress(OSError):  # the process has just ended
             if (program := os.readlink(f"/proc/{pid}/exe")).startswith(state):
                 found[int(pid)] = program
     return found
 
 
 def status_of(pid):
-    """/proc/PID/status as a dictionary; empty when it has ended."""
+    """/proc/PID/status as a dictionary; empty if the process has ended."""
     lines = read_process(pid, "status").decode(errors="replace").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 class NoUids(AssertionError):
-    """The host has uids for so many instances only (UID_BLOCKS): other suites have them all at the moment."""
+    """The host has uids for a limited number of instances (UID_BLOCKS), and other suites use all of them at the
+    moment."""
 
 
 class Daemon:
-    """`caisson serve` in directories of its own. Use as a context manager; leaving it checks that
-    nothing of it is left on the host."""
+    """`caisson serve` in directories of its own. Use it as a context manager: leaving it checks that nothing of the
+    daemon is left on the host."""
 
     def __init__(self, config=None, arguments=(), environment=None, user=None, delegated=None, wrapper=None, program=None):
-        """`user`, `delegated` (controllers that are given to it) and `wrapper` are the column's unless given."""
+        """`user`, `delegated` (the controllers that are delegated to it) and `wrapper` default to those of the
+        column."""
         self.user = user or user_of_column()
         self.wrapper = wrapper_of_column() if wrapper is None else wrapper
         self.top = tempfile.mkdtemp(prefix="caisson-test-")
@@ -459,13 +463,14 @@ class Daemon:
         wait_until(ready, seconds, what="the daemon's start")
 
     def become(self):
-        """A command's beginning: as the user. (Root goes into the cgroups first: of version 2 only root may.)"""
+        """The start of a command line that runs the rest as the user. (Root joins the cgroups first: with version 2
+        only root may.)"""
         if not self.user:
             return []
         return ["setpriv", "--reuid", str(self.user.uid), "--regid", str(self.user.gid), "--clear-groups"]
 
     def identity(self):
-        """For subprocess: whose processes the daemon's and its clients' are."""
+        """Arguments for subprocess: the user of the daemon's and its clients' processes."""
         if not self.user:
             return {}
         return {"user": self.user.uid, "group": self.user.gid, "extra_groups": []}
@@ -480,7 +485,8 @@ class Daemon:
         return self.client().post("/v1/tokens", {"workspace": workspace, "scopes": list(scopes), **fields})["token"]
 
     def cli(self, *arguments, stdin=None, timeout=120, environment=None, binary=False, cwd=None, group=None):
-        """The command line against this daemon: (exit code, stdout, stderr). `group`: as a member of it."""
+        """Runs the command line with this daemon: (exit code, stdout, stderr). `group`: run as a member of this
+        group."""
         result = subprocess.run([PROGRAM, *arguments], input=stdin, capture_output=True, timeout=timeout, cwd=cwd,
                                 text=not binary, **{"group": group, **self.identity()}, env={**os.environ, **self.client_environment(),
                                                       "ASAN_OPTIONS": "detect_leaks=0", **(environment or {})})
@@ -497,11 +503,12 @@ class Daemon:
             return ""
 
     def started(self):
-        """The pids of whoever serves its directories because a client has started it. What it forks is one more for a moment."""
+        """The pids of the daemon that a client has started for these directories. It forks, so for a moment there is
+        one more."""
         return [pid for pid, command in processes_of(self.state, self.runtime) if " serve " in command]
 
     def end_started(self):
-        """As nobody's child it ends when it is told to."""
+        """Ends the daemon that a client has started. It is not our child, so we wait until its processes are gone."""
         for pid in self.started():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -523,7 +530,8 @@ class Daemon:
         self.process = None
 
     def kill_daemon(self, ready=True):
-        """kill -9 of the daemon alone. The spawner starts another; it is waited for, so that no request meets the old one's end."""
+        """kill -9 of the daemon alone. Waits for the daemon that the spawner then starts, so that no request reaches
+        the old one."""
         old = self.daemon_pid()
         os.kill(old, signal.SIGKILL)
 
@@ -535,7 +543,7 @@ class Daemon:
             self.wait_ready()
 
     def kill(self):
-        """kill -9 of the spawner and the daemon; sandboxes live on."""
+        """kill -9 of the spawner and the daemon; sandboxes keep running."""
         pids = [self.process.pid]
         try:
             pids.append(self.daemon_pid())
@@ -550,12 +558,13 @@ class Daemon:
         self.process = None
 
     def rows(self, text):
-        """What a query of the daemon's database finds."""
+        """Returns the rows of a query of the daemon's database."""
         with contextlib.closing(sqlite3.connect(f"file:{self.state}/db/caisson.db?mode=ro", uri=True, timeout=10)) as database:
             return database.execute(text).fetchall()
 
     def as_database_owner(self, script):
-        """The command of a Python script that has the database as `c`. Its journal must stay the daemon's."""
+        """The command that runs a Python script with the database as `c`, as its owner: its journal must belong to the
+        daemon."""
         path = os.path.join(self.state, "db", "caisson.db")
         owner = os.stat(path)
         return ["/usr/bin/python3", "-c", f"import os, sqlite3, sys; os.setgid({owner.st_gid}); os.setuid({owner.st_uid});"
@@ -571,18 +580,19 @@ class Daemon:
             return re.search(rf"^{key} (\S+)", file.read(), re.M).group(1)
 
     def pooled(self):
-        """The sandboxes of the pool, with those that are being made or destroyed."""
+        """The sandboxes of the pool, including those that are being made or destroyed."""
         return {name for name, in self.rows("select id from pool")}
 
     def pool_ready(self):
         return {name for name, in self.rows("select id from pool where ready")}
 
     def pool_connected(self):
-        """How many of them a create can have: a daemon that has just started reads their rows before it connects to them."""
+        """How many sandboxes of the pool a create can use. A daemon that has just started reads their rows before it
+        connects to them."""
         try:
             text = self.client(timeout=10).call("GET", "/metrics", checked=False).decode()
         except (OSError, ApiError):
-            return 0  # the daemon is being started again
+            return 0  # the daemon is restarting
         return int(re.search(r'^caisson_pool_sandboxes{state="ready"} (\d+)$', text, re.MULTILINE).group(1))
 
     def init_of(self, sandbox):
@@ -595,7 +605,7 @@ class Daemon:
                 os.kill(pid, signal.SIGKILL)
 
     def instance(self):
-        """The name of the cgroup that all of its are in."""
+        """The name of the cgroup above all of the daemon's cgroups."""
         names = re.findall(r"instance (caisson-[0-9a-f]+)", self.log())
         return names[-1] if names else None
 
@@ -641,7 +651,7 @@ class Daemon:
                     raise
 
     def check_crashes(self):
-        """The spawner starts a daemon that has crashed again, so that clients may not notice."""
+        """Looks for crashes in the log: the spawner restarts a crashed daemon, so clients may not notice."""
         ends = [int(number) for number in re.findall(r"the daemon ended \(signal (\d+)\)", self.log())]
         if self.process and self.process.poll() is not None:
             ends.append(-self.process.returncode)
@@ -655,7 +665,7 @@ class Daemon:
                 if check:
                     self.remove_sandboxes()
                 self.stop()
-            # After kill -9 of everything the pool is for the next daemon to keep or to destroy.
+            # After kill -9 of everything, the next daemon keeps or destroys the pool.
             if check and self.process is None and self.pooled_files():
                 self.start()
                 self.stop()
@@ -689,20 +699,20 @@ class Daemon:
 
 
 class OwnDaemons(unittest.TestCase):
-    """Each test has daemons of its own. At its end nothing of them may be left on the host; one that has failed shows the
-    end of their logs instead."""
+    """Each test has daemons of its own. At the end nothing of them may be left on the host. If a test has failed, the
+    end of their logs is printed instead."""
 
     def start_daemon(self, config=None, **options):
         return self.new_daemon(config, **options).start()
 
     def new_daemon(self, config=None, check=True, **options):
-        """Not started yet. check=False: it must not start at all, or the test closes it itself."""
+        """Makes a daemon, not started yet. check=False: it must not start at all, or the test closes it itself."""
         daemon = Daemon(config, **options)
         self.addCleanup(self.finish, daemon, check)
         return daemon
 
     def client_daemon(self):
-        """The directories of one that clients start, or do not."""
+        """Makes the directories of a daemon that clients start, or do not start."""
         daemon = Daemon()
         self.addCleanup(self.finish_started, daemon)
         return daemon
@@ -716,7 +726,7 @@ class OwnDaemons(unittest.TestCase):
         daemon.close(check=bool(daemon.instance()) and not self.has_failed())
 
     def has_failed(self):
-        """By what was recorded: while a clean-up runs, unittest's `success` is that of the clean-up alone."""
+        """Uses the recorded results: during a clean-up, unittest's `success` is only about the clean-up."""
         recorded = self._outcome.result.failures + self._outcome.result.errors
         return any(getattr(test, "test_case", test) is self for test, _ in recorded)
 
@@ -725,19 +735,19 @@ class OwnDaemons(unittest.TestCase):
             daemon.print_log()
         try:
             if check and daemon.process is None:
-                daemon.start()  # to remove what the one before has left
+                daemon.start()  # to remove leftovers of the previous one
         finally:
             daemon.close(check=check and not self.has_failed())
 
 
 class DaemonTest(unittest.TestCase):
-    """One daemon for all tests of a class, and one sandbox, `box`, where a class has fields for it."""
+    """One daemon for all tests of a class, and one sandbox, `box`, if the class has `box_fields` for it."""
     config, arguments, box_fields, program = "", (), None, None
 
     @classmethod
     def setUpClass(cls):
         cls.daemon = Daemon(cls.config, cls.arguments, program=cls.program)
-        cls.addClassCleanup(cls.daemon.close)  # runs even if the rest of this, or of a subclass's, fails
+        cls.addClassCleanup(cls.daemon.close)  # runs even if the rest of setUpClass fails, also in a subclass
         cls.daemon.start()
         cls.api = cls.daemon.client()
         if cls.box_fields is not None:
@@ -759,7 +769,7 @@ class DaemonTest(unittest.TestCase):
                 raise
 
     def begin_upload(self, url):
-        """The socket of a PUT to a signed URL, of which the end does not come."""
+        """Starts a PUT to a signed URL and returns its socket. The end of the body is never sent."""
         parts = urllib.parse.urlsplit(url)
         connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port, timeout=30)
         self.addCleanup(connection.close)

@@ -1,11 +1,11 @@
-"""tests/census: where each test runs, made of the marks and of plan.py. `tests/run --census` writes it; a gate sees that it
-is true, so that a change which moves a test, or takes one away, shows what it moves."""
+"""tests/census lists where each test runs, according to the marks and plan.py. `tests/run --census` writes it. A gate
+checks that it is up to date, so that a change that moves or removes a test shows it."""
 import marks
 import plan
 
 HEAD = """# Where each test runs: name | make check | make test | make test-all. Made by `tests/run --census`.
 """
-# Whatever else is moved to save time, these always run in these places: level, places, how the names begin.
+# These tests must always run in these places: level, places, prefixes of the names.
 ALWAYS = (
     ("test", "normal", "escape "),
     ("test", "fault", "fault kill_points ", "fault store_faults "),
@@ -33,7 +33,8 @@ def lines(top):
 
 
 def moved_away(found):
-    """What of ALWAYS a level leaves out, or runs elsewhere only, and what of it has no test at all."""
+    """The tests of ALWAYS that a level leaves out or runs only elsewhere, and the prefixes of ALWAYS without any
+    test."""
     wrong = []
     for level, places, *prefixes in ALWAYS:
         for prefix in prefixes:

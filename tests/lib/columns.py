@@ -1,12 +1,12 @@
-"""As whom a suite's daemons run. CAISSON_COLUMN chooses:
+"""The user that a suite's daemons run as. CAISSON_COLUMN chooses:
 
   root     the host's root (the default)
-  subuid   an ordinary user with a range of ids, whose cgroups are given to it
+  subuid   an ordinary user with a range of ids and delegated cgroups
   one-id   an ordinary user without such a range, and without any cgroup
-  enosys   the host's root, and calls that older kernels lack answer ENOSYS
+  enosys   the host's root; system calls that older kernels lack return ENOSYS
 
-Users and cgroups are made for one run of a suite and removed at its end. What is true of root and of
-none of these is said in OTHER_OUTCOME: there the test must fail, and in the way that is given."""
+Users and cgroups are created for one run of a suite and removed at its end. OTHER_OUTCOME lists the tests that pass as
+root but must fail in a column, and how they must fail."""
 import atexit
 import contextlib
 import ctypes
@@ -23,11 +23,11 @@ import time
 COLUMN = os.environ.get("CAISSON_COLUMN") or "root"
 COLUMNS = ("subuid", "one-id", "enosys")
 USER_PREFIX = "caisson-test-"
-# useradd and its like lock their files; somebody else may be at it. Or a process that was killed is not gone yet.
+# useradd and similar tools lock their files, and another may run. Or a killed process has not ended yet.
 USER_TOOL_SECONDS = 60
 DELEGATED = ("cpu", "cpuacct", "memory", "pids", "freezer", "devices")
 
-# What a record says is not enforced, with the sentence that says why.
+# The limits that a record reports as not enforced, with the reason.
 NO_LOOP = "a disk of a fixed size needs a loop device, which only root may use"
 NOT_GIVEN = "no delegated cgroup controller (see `caisson doctor`)"
 NOT_ENFORCED = {
@@ -38,8 +38,8 @@ NOT_ENFORCED = {
 # {column: {"file Class.test": (reason, pattern that its failure must match, or a function of its text)}}
 ONE_ID = "there is one id, root: nobody else can be asked for"
 NO_CGROUP = "no cgroup is given to this user"
-# Where the sandbox's root is the user who started the daemon, files of /proc/1 are that user's: they can be
-# opened, and their contents are guarded (docs/isolation.md).
+# If the sandbox's root is the user who started the daemon, that user owns the files of /proc/1: they can be
+# opened, but their contents are protected (docs/isolation.md).
 OPENED = {"list_descriptors_of_init", "list_mappings_of_init", "oom_score_of_init", "dump_filter_of_init",
           "references_of_init", "name_of_init", "descriptors_of_runner"}
 
@@ -99,17 +99,17 @@ OTHER_OUTCOME = {
 
 
 def has_version_1():
-    """Are there cgroups of version 1 on this host?"""
+    """True if this host has cgroups of version 1."""
     return any(line.split()[2] == "cgroup" for line in open("/proc/self/mounts"))
 
 
 def controllers_to_give():
-    """What stands for all that a user can be given of this host's cgroups."""
+    """Names for everything in this host's cgroups that can be delegated to a user."""
     return DELEGATED if has_version_1() else ("cgroup2",)
 
 
 class User:
-    """An ordinary user, made and removed by us."""
+    """An ordinary user, created and removed by us."""
 
     def __init__(self, with_range, tag=""):
         remove_leftovers()
@@ -133,8 +133,8 @@ class User:
 
 @contextlib.contextmanager
 def users_locked():
-    """Only one suite at a time makes or removes users: the next user gets the ids of one that was removed, and processes
-    are ended by their ids."""
+    """Only one suite at a time may create or remove users: a new user can get the ids of one just removed, and
+    processes are ended by their ids."""
     directory = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
@@ -156,7 +156,7 @@ def run_tool(arguments):
 
 
 def ids_of(entry):
-    """The user's uid, and those that /etc/subuid grants."""
+    """The user's uid, and the ids that /etc/subuid grants."""
     ranges = [range(entry.pw_uid, entry.pw_uid + 1)]
     for line in open("/etc/subuid"):
         owner, first, count = line.split(":")
@@ -166,7 +166,7 @@ def ids_of(entry):
 
 
 def end_processes(ranges):
-    """Of a user that was made for a test, when the test has failed to."""
+    """Ends the processes of a test's user that the test has left."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         found = []
@@ -196,7 +196,7 @@ def remove_user(name):
 
 
 def remove_leftovers():
-    """Of runs that were killed."""
+    """Removes the users of test runs that were killed."""
     for entry in pwd.getpwall():
         match = re.fullmatch(USER_PREFIX + r"(\d+)-\w+", entry.pw_name)
         if match and not os.path.exists(f"/proc/{match.group(1)}"):
@@ -204,12 +204,12 @@ def remove_leftovers():
 
 
 class Cgroups:
-    """Cgroups that are given to a user: every controller of version 1, or one of version 2."""
+    """Cgroups that are delegated to a user: every controller of version 1, or one cgroup of version 2."""
 
     def __init__(self, user, name, controllers=None):
         self.paths = []
         controllers = controllers or controllers_to_give()
-        atexit.register(self.remove)  # whatever becomes of the test
+        atexit.register(self.remove)  # also if the test fails
         mounts = [line.split() for line in open("/proc/self/mounts")]
         for controller in controllers:
             for _, top, kind, options, *_ in mounts:
@@ -225,7 +225,7 @@ class Cgroups:
                     break
 
     def join(self):
-        """A command's beginning, that goes into them."""
+        """The start of a command line that joins the cgroups and runs the rest."""
         files = " ".join(os.path.join(path, "cgroup.procs") for path in self.paths)
         return ["/bin/sh", "-c", f'for f in {files}; do echo 0 > $f || exit 99; done; exec "$@"', "sh"]
 
@@ -245,7 +245,7 @@ class Cgroups:
 
 
 def connect_as(user, function):
-    """Calls it with the user's effective ids, in this thread alone: the C library would change all."""
+    """Calls the function with the user's effective ids, in this thread only: the C library would change all threads."""
     if user is None:
         return function()
     number = {"x86_64": (117, 119), "aarch64": (147, 149)}[platform.machine()]
@@ -276,7 +276,7 @@ def user_of_column():
 
 
 def wrapper_of_column():
-    """What stands before the command of a daemon."""
+    """The words before the command of a daemon."""
     if COLUMN == "enosys":
         from caisson import BUILD
         return [os.path.join(BUILD, "tests/lib/enosys"), "fallbacks", "--"]
@@ -288,5 +288,5 @@ def others():
 
 
 def other_outcome(name):
-    """(reason, pattern) when this test must fail in this column."""
+    """(reason, pattern) if this test must fail in this column."""
     return OTHER_OUTCOME.get(COLUMN, {}).get(name)

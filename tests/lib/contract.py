@@ -1,12 +1,12 @@
-"""The OpenAPI document (docs/openapi, merged), held against everything that the tests send and receive.
+"""Checks everything that the tests send and receive against the OpenAPI document (docs/openapi, merged).
 
-The client of tests/lib/caisson.py gives every exchange to `Exchange`; what does not agree with the document is noted
-in `violations`, and tests/lib/suite.py fails the test during which it was noted. A request that is answered with
-success must be one that the document allows; an answer must always be one that the document describes. A test that
-asks for what is not described, on purpose, says `checked=False`. CAISSON_CONTRACT=0 turns it off.
+The client of tests/lib/caisson.py gives every exchange to `Exchange`; each violation of the document goes to
+`violations`, and tests/lib/suite.py fails the current test. The document must allow every request that succeeds, and
+must describe every answer. A test that deliberately sends undescribed requests sets `checked=False`. CAISSON_CONTRACT=0
+turns the check off.
 
-Schemas are compiled into closures, which say no more than yes or no (a record takes some 50 us that way); what they
-refuse, or do not know, is given to jsonschema, whose word counts."""
+Schemas are compiled into closures that only answer yes or no (a record takes some 50 us). Values that they refuse, and
+keywords that they do not know, go to jsonschema, which decides."""
 import functools
 import importlib.machinery
 import importlib.util
@@ -20,7 +20,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 def document():
-    """What tools/openapi makes of docs/openapi."""
+    """The document that tools/openapi makes from docs/openapi."""
     loader = importlib.machinery.SourceFileLoader("openapi", os.path.join(TOP, "tools/openapi"))
     tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("openapi", loader))
     loader.exec_module(tool)
@@ -32,7 +32,7 @@ METHODS = ("get", "put", "post", "patch", "delete")
 OPERATIONS = {(method.upper(), path): operation for path, item in DOCUMENT["paths"].items()
               for method, operation in item.items() if method in METHODS}
 ENABLED = os.environ.get("CAISSON_CONTRACT") != "0"
-BODY_MAX = 16 << 20  # what is longer is looked at by its head alone
+BODY_MAX = 16 << 20  # of longer bodies only the head is checked
 
 violations = []
 checked = {}  # (method, path, status) -> how often
@@ -46,7 +46,7 @@ def note(text):
 
 
 def take():
-    """What was noted since the last call."""
+    """Returns and clears the violations noted since the last call."""
     with lock:
         found = list(violations)
         violations.clear()
@@ -106,7 +106,7 @@ def of_properties(schema):
 
 
 def keyword(name, value):
-    """A function that says whether a value is fine by one keyword; None when it is not known here."""
+    """A function that checks a value against one keyword; None for an unknown keyword."""
     if name == "type":
         tests = [TYPES[kind] for kind in (value if isinstance(value, list) else [value])]
         return tests[0] if len(tests) == 1 else lambda item: any(test(item) for test in tests)
@@ -157,7 +157,7 @@ def compiled(schema):
             continue
         test = keyword(name, value)
         if test is None:
-            return lambda item: False  # jsonschema knows
+            return lambda item: False  # jsonschema decides
         tests.append(test)
     if len(tests) == 1:
         return tests[0]
@@ -173,13 +173,13 @@ _compiled = {}
 
 
 def errors_of(value, schema):
-    """What is wrong with a value, in words; nothing when it is fine."""
+    """The errors in a value, as texts; an empty list if it is valid."""
     entry = _compiled.get(id(schema))
     if entry is None:
         entry = _compiled[id(schema)] = (compiled(schema), schema)
     if entry[0](value):
         return []
-    import jsonschema  # takes long to load, and is seldom needed
+    import jsonschema  # slow to load and rarely needed
     import warnings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -204,7 +204,8 @@ TREE = _tree()
 
 
 def path_of(path):
-    """The path of the document that a path of a request belongs to, or None. Words win over parameters."""
+    """The path of the document that matches a request's path, or None. Fixed segments take precedence over
+    parameters."""
     segments = path.split("/")[1:]
 
     def find(place, at):
@@ -221,7 +222,7 @@ def path_of(path):
 
 @functools.lru_cache(None)
 def parameters(method, path):
-    """By (where, name)."""
+    """The parameters of an operation by (where, name)."""
     found = {}
     for parameter in DOCUMENT["paths"][path].get("parameters", []) + OPERATIONS[method, path].get("parameters", []):
         parameter = resolved(parameter)
@@ -230,7 +231,7 @@ def parameters(method, path):
 
 
 def typed(text, schema):
-    """A text of a query or a path as the type that its schema has."""
+    """Converts a text of a query or a path to the type of its schema."""
     kind = resolved(schema).get("type")
     if kind == "integer" and re.fullmatch(r"-?\d{1,30}", text):
         return int(text)
@@ -245,12 +246,12 @@ def typed(text, schema):
 
 
 def without_nulls(value):
-    """null is the same as not given."""
+    """null means the same as a missing member."""
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
 
 def request_faults(method, path, target, body, content_type=None):
-    """Why the document does not allow a request."""
+    """The reasons why the document does not allow a request."""
     operation, known = OPERATIONS[method, path], parameters(method, path)
     place, _, query = target.partition("?")
     names = re.findall(r"\{(\w+)\}", path)
@@ -300,7 +301,7 @@ def body_faults(operation, body, content_type):
 
 
 def no_twice(pairs):
-    """Of an object of an answer: what is there twice is lost to most clients."""
+    """Makes an object of an answer. A repeated member is an error, because most clients lose one of the two."""
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
@@ -309,8 +310,8 @@ def no_twice(pairs):
 
 
 class Events:
-    """The server-sent events of one answer, as they come. `x-caisson-events` has the schema of each by its name, `*` is
-    any other; those without a name are called `message`."""
+    """The server-sent events of one answer, as they arrive. `x-caisson-events` has the schema of each event by its
+    name; `*` is any other name; an event without a name is called `message`."""
 
     def __init__(self, what, described):
         self.what, self.described, self.rest = what, described, b""
@@ -346,11 +347,12 @@ class Events:
 
 
 class Exchange:
-    """One request and its answer. `begin` when the head of the answer is there, `data` with what is read, `end`."""
+    """One request and its answer. Call `begin` when the head of the answer is there, `data` with the bytes read, then
+    `end`."""
 
     def __init__(self, method, target, body, content_type):
         self.method, self.body, self.content_type = method, body, content_type
-        # A whole URL is a target too, as of a signed link.
+        # The target may be a whole URL, for example a signed one.
         self.target = target = "/" + target.split("/", 3)[3] if target.startswith(("http://", "https://")) else target
         self.path = path_of(urllib.parse.unquote(target.partition("?")[0]))
         self.events = self.schema = None

@@ -1,6 +1,6 @@
-"""tests/escape/manifest.json as the suites use it: what the probe says, held against what it should say.
-`caisson selftest --escape` does the same for a user (src/cli/selftest/inside.c); this is for sandboxes
-with folders, which it does not make."""
+"""Compares the probe's results with tests/escape/manifest.json, for the suites. `caisson selftest --escape` does the
+same for a user (src/cli/selftest/inside.c). The suites also test sandboxes with folders, which the selftest does not
+make."""
 import contextlib
 import glob
 import json
@@ -11,12 +11,12 @@ from caisson import BUILD, COLUMN, TOP
 PROBE = os.path.join(BUILD, "caisson-probe")
 MANIFEST = os.path.join(TOP, "tests/escape/manifest.json")
 
-# The group of the selftests that this process starts, and so of the folders that they make in /tmp: others run some too.
+# The group of the selftests that this process starts, and of their folders in /tmp: other processes run selftests too.
 GROUP = 2**29 + os.getpid() if os.geteuid() == 0 else os.getegid()
 
 
 def selftest_folders():
-    """Of our selftests that run now."""
+    """The folders of our selftests that run now."""
     found = set()
     for path in glob.glob("/tmp/caisson-selftest-*"):
         with contextlib.suppress(FileNotFoundError):
@@ -25,7 +25,7 @@ def selftest_folders():
 
 
 def items(*sides):
-    """Those that something tries, by id."""
+    """The items that some program tries, by id."""
     with open(MANIFEST, encoding="utf-8") as file:
         listed = json.load(file)["items"]
     return {item["id"]: item for item in listed if "not_yet" not in item and (not sides or item["side"] in sides)}
@@ -47,14 +47,14 @@ def expectation(item, user, nested=False, folder=False, rights="root"):
 def fits(result, expected):
     if isinstance(expected, list):
         return any(fits(result, one) for one in expected)
-    # What the kernel does not have works for nobody.
+    # A missing system call fails for everybody.
     if COLUMN == "enosys" and (result, expected) == ("refused ENOSYS", "done"):
         return True
     return expected in ("*", result) or (expected == "refused" and result.startswith("refused "))
 
 
 def breaches(output, user="0", **setting):
-    """What of the probe's output is not as the manifest says; and how many attempts there were."""
+    """The results of the probe that contradict the manifest, and the number of attempts."""
     wrong, count, listed = [], 0, items("inside")
     for line in output.splitlines():
         name, _, result = line.partition(" ")

@@ -1,5 +1,5 @@
-"""What is on the host, against what the sandboxes that a daemon tells of explain: processes, mounts, loop devices,
-cgroups, network namespaces, files. Nothing more, and nothing less."""
+"""Compares everything on the host with the records of a daemon's sandboxes: processes, mounts, loop devices, cgroups,
+network namespaces, files. Nothing may be left over, and nothing may be missing."""
 import glob
 import http.client
 import os
@@ -10,7 +10,7 @@ import subprocess
 from caisson import ApiError, processes_of, wait_until
 from host import read_link
 
-# What a state directory has besides what belongs to one sandbox.
+# Entries of a state directory that do not belong to one sandbox.
 STATE = {"lock", "uid-block", "init", "db", "logs", "templates", "disk-templates", "sandboxes", "trash", "runsc"}
 RUNTIME = {"caisson.sock", "lock", "guests"}
 DATABASE = {"caisson.db", "caisson.db-wal", "caisson.db-shm"}
@@ -33,7 +33,7 @@ def read(path):
 
 
 def cgroup_names(instance):
-    """What our part of each hierarchy has, and in how many of them."""
+    """The names in our part of each hierarchy, each with the hierarchies that have it."""
     found = {}
     for root in glob.glob(f"/sys/fs/cgroup/*/{instance}") + glob.glob(f"/sys/fs/cgroup/{instance}"):
         for name in os.listdir(root):
@@ -48,15 +48,15 @@ def cgroup_of(pid, instance):
 
 
 class Explanation:
-    """`wrong` has a line for each thing that is not as the records say."""
+    """`wrong` has a line for each difference from the records."""
 
     def __init__(self, daemon, mounts_of_test=()):
         self.daemon, self.wrong, self.mounts_of_test = daemon, [], mounts_of_test
         client = daemon.client(timeout=10)
         self.records = {record["id"]: record for record in client.get("/v1/sandboxes", limit=200)["items"]
                         if record["status"] != "ended"}
-        self.execs = {}  # those whose output is kept
-        # From the database itself: the API tells of so many execs only.
+        self.execs = {}  # the execs whose output is kept
+        # From the database itself, because the API lists only a limited number of execs.
         for box, exec_id in self.daemon.rows("select sandbox, id from execs where head + tail > 0"):
             self.execs.setdefault(box, set()).add(exec_id)
         for box, record in self.records.items():
@@ -81,7 +81,7 @@ class Explanation:
             self.wrong.append(f"{what}: {name} is missing")
 
     def check_guests(self):
-        """Each running one has a directory with its init's pid, and so has one that was made ahead."""
+        """Each running sandbox, and each of the pool, has a directory with its init's pid."""
         self.inits = {}
         guests = names(self.daemon.runtime, "guests")
         self.same("guests", guests - self.pooled, self.running)
@@ -153,7 +153,7 @@ class Explanation:
         for box in self.records:
             self.same(f"files of {box}", names(state, "sandboxes", box), OF_SANDBOX)
         self.same("trash", names(state, "trash"), set())
-        logs = names(state, "logs") - {"spare"}  # files made ahead
+        logs = names(state, "logs") - {"spare"}  # prepared log files
         self.same("logs", logs - set(self.records), set())
         for box in logs & set(self.records):
             execs = {name.rsplit(".", 1)[0] for name in names(state, "logs", box)}
@@ -168,13 +168,13 @@ def unexplained(daemon, mounts_of_test=()):
 
 
 def wait_explained(daemon, mounts_of_test=(), seconds=30):
-    """What is erased is erased behind everybody's back, and the pool is filled there: some time is given."""
+    """Waits until everything is explained: files are erased, and the pool is filled, in the background."""
     wrong = []
 
     def look():
         try:
             wrong[:] = unexplained(daemon, mounts_of_test)
-        except AssertionError as error:  # a daemon that ended with its spawner was ready a moment ago; the next is not yet
+        except AssertionError as error:  # the daemon has just ended with its spawner, and the next one is not ready yet
             wrong[:] = [str(error)]
         return not wrong
     try:

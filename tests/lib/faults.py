@@ -1,6 +1,6 @@
-"""The fault points of a build with -Dfault_points=true (src/base/fault.h): a page of memory that is shared with
-the daemon and the spawner. A point is armed in it; whoever comes there is held until it is let go. The clocks of both are
-moved in it too, to jump over a time-out."""
+"""The fault points of a build with -Dfault_points=true (src/base/fault.h). A test shares a page of memory with the
+daemon and the spawner and arms a point in it. A process that reaches the point is held until the test releases it.
+Through the page the test also moves the clocks of both processes, to skip a time-out."""
 import ctypes
 import mmap
 import os
@@ -26,12 +26,12 @@ class Page(ctypes.Structure):
 
 
 def use_fault_build():
-    """From here on caisson.Daemon starts the build that has the points."""
+    """After this, caisson.Daemon starts the build with fault points."""
     caisson.PROGRAM = PROGRAM
 
 
 def list_points():
-    """Name to number, of every point that is built in."""
+    """The number of every built-in point, by its name."""
     output = subprocess.run([PROGRAM, "_fault-points"], capture_output=True, text=True, check=True, timeout=20).stdout
     return {name: int(number) for number, name in (line.split() for line in output.splitlines())}
 
@@ -41,7 +41,7 @@ class Faults:
         self.path, self.points = path, list_points()
         with open(path, "wb") as file:
             file.truncate(ctypes.sizeof(Page))
-        os.chmod(path, 0o666)  # the daemon is another user
+        os.chmod(path, 0o666)  # the daemon runs as another user
         with open(path, "r+b") as file:
             self.memory = mmap.mmap(file.fileno(), ctypes.sizeof(Page))
         self.page = Page.from_buffer(self.memory)
@@ -56,7 +56,7 @@ class Faults:
         self.page.armed = 0
 
     def held(self, seconds=5):
-        """The pid of who came to the point; 0 when nobody did in that time."""
+        """The pid of the process that is held at the point; 0 if none came within that time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.page.held:
@@ -69,8 +69,9 @@ class Faults:
         self.page.go_on = 1
 
     def advance(self, seconds, of=(DAEMON, SPAWNER), limit=30):
-        """Moves the clocks of the daemon and the spawner forward. They have done what is due by then when this returns,
-        except what they wait for others for. of: who can acknowledge it; not who is held at a point, or killed."""
+        """Moves the clocks of the daemon and the spawner forward. Returns when they have done everything that is due
+        then, except work that waits for another process. of: the processes that can acknowledge it, so not one that is
+        held at a point or killed."""
         self.page.advance += int(seconds * 1e9)
         caisson.wait_until(lambda: all(self.page.acknowledged[role] >= self.page.advance for role in of), limit,
                            what="the moved clocks seen", every=0.002)
@@ -81,7 +82,8 @@ class Faults:
 
 
 def armable(**options):
-    """A daemon, not started yet, and its faults. What it does by the clock would come to a point at any time."""
+    """Makes a daemon, not started yet, and its faults. Its periodic work is switched off, because that would reach
+    points at any time."""
     daemon = caisson.Daemon(**{"config": "[usage]\ninterval = 1h\n", **options})
     faults = Faults(os.path.join(daemon.top, "faults"))
     daemon.environment["CAISSON_FAULTS"] = faults.path
@@ -90,7 +92,8 @@ def armable(**options):
 
 class FaultTest(caisson.OwnDaemons):
     def world(self, **options):
-        """A daemon of the test's own, not started yet, and its faults. Whoever is held at a point at the end is let go."""
+        """Makes a daemon for this test, not started yet, and its faults. At the end a process that is held at a point
+        is released."""
         self.daemon, self.faults = armable(**options)
         self.addCleanup(self.finish, self.daemon)
         self.addCleanup(self.faults.go_on)
@@ -98,8 +101,8 @@ class FaultTest(caisson.OwnDaemons):
 
 
 class ClockTest(caisson.DaemonTest):
-    """One daemon for all tests of a class, whose clocks are moved. Nothing is prepared ahead: what is being made when time
-    jumps would take too long."""
+    """One daemon for all tests of a class, whose clocks are moved. It has no pool: members in the making when time
+    jumps would exceed their time-out."""
     config = "[usage]\ninterval = 1h\n[pool]\nsize = 0\nmax = 0\n"
 
     @classmethod
@@ -113,6 +116,6 @@ class ClockTest(caisson.DaemonTest):
         return self.api.get("/v1/sandboxes/" + box)["status"]
 
     def ended(self, box):
-        """The reason, as soon as it has ended."""
+        """Waits until the sandbox has ended, and returns the reason."""
         caisson.wait_until(lambda: self.status(box) == "ended", what="its end")
         return self.api.get("/v1/sandboxes/" + box)["end"]["reason"]

@@ -1,12 +1,13 @@
-"""Makes requests of docs/openapi: valid ones, such at the edge of what is allowed, invalid and hostile ones.
-Nothing is random: the same document makes the same requests. Used by tests/api/test_generated.py and test_foreign.py."""
+"""Generates requests from docs/openapi: valid ones, ones at the bounds of the allowed values, invalid and hostile ones.
+Nothing is random: the same document gives the same requests. Used by tests/api/test_generated.py and
+test_foreign.py."""
 import json
 import re
 import urllib.parse
 
 from contract import OPERATIONS, errors_of, parameters, resolved
 
-# Values that mean something to whoever serves the request, so that it gets further than the checks of form.
+# Values that the server can use, so that a request gets past the checks of its form.
 HINTS = {
     "cmd": "true", "command": "true", "argv": ["true"], "path": "/tmp/generated", "from": "/tmp/generated", "to": "/tmp/generated-copy",
     "target": "generated", "pattern": "x", "glob": "*", "old": "a", "new": "b", "mode": "0644", "owner": "0:0", "user": "root",
@@ -15,7 +16,7 @@ HINTS = {
     "timeout_seconds": 1, "timeout_ms": 100, "wait_ms": 1, "wait_seconds": 0, "timeout": 1, "network": "off", "key": "generated",
     "env": {"A": "b"}, "metadata": {"a": "b"}, "labels": {"a": "b"}, "isolation": "auto", "limit": 1, "tail": 1, "max": 1,
 }
-NOWHERE = "abcdefghijklmnop"  # the form of an id, and nobody's
+NOWHERE = "abcdefghijklmnop"  # a valid id that nothing has
 HOSTILE_TEXTS = [
     "'; DROP TABLE sandboxes; --", "%s%n%x%p", "${jndi:ldap://x}", "../../../../etc/passwd", "__proto__", "constructor", "\u202e\ufeff\U0001f4a3",
     "-1", "0x10", "1e999", "NaN", "Infinity", "null", "true", "9" * 40, " ", "a" * 100000,
@@ -64,7 +65,7 @@ def merged(schema):
 
 
 def text_of_length(schema, length):
-    """A text that the pattern takes, of that length; None where none is found."""
+    """A text of that length that matches the pattern; None if none is found."""
     pattern = schema.get("pattern")
     for unit in ("a", "0", "A", "/a", "a="):
         text = (unit * (length // len(unit) + 1))[:length]
@@ -74,7 +75,7 @@ def text_of_length(schema, length):
 
 
 def samples(schema, name="", depth=0):
-    """Values that the schema allows, the plainest first."""
+    """Values that the schema allows, the simplest first."""
     schema = merged(schema)
     found = []
     if name in HINTS:
@@ -104,7 +105,7 @@ def samples(schema, name="", depth=0):
 
 
 def objects(schema, depth=0):
-    """An object with what is required, and one more for each other property."""
+    """An object with the required members, then one more object for each other property."""
     properties = schema.get("properties", {})
     base = {}
     for name in schema.get("required", []):
@@ -122,7 +123,7 @@ def objects(schema, depth=0):
 
 
 def edges(schema):
-    """Values at the bounds (all allowed), and such just beyond them (none is)."""
+    """Values at the bounds (all allowed), and values just beyond them (none allowed)."""
     schema, kinds = merged(schema), types_of(schema)
     inside, outside = [], []
     if kinds & {"integer", "number"}:
@@ -151,7 +152,7 @@ def edges(schema):
 
 
 def wrong(schema):
-    """Values that the schema does not allow, of each type that there is."""
+    """Values of various types, none of which the schema allows."""
     values = [value for kind, value in TYPE_SAMPLES.items() if kind != "null"] + ["\x00", "no such value", -1, 1.5, [[]], [None], {"nonsense": 1}]
     return [value for value in values if errors_of(value, schema)]
 
@@ -171,7 +172,7 @@ def query_text(value):
 
 
 class Requests:
-    """The requests of one operation. `values` has what stands for the parameters of its path."""
+    """The requests of one operation. `values` has values for the parameters of its path."""
 
     def __init__(self, method, path, values):
         self.method, self.path, self.values = method, path, values
@@ -185,7 +186,7 @@ class Requests:
                 self.query[name] = query_text((samples(parameter["schema"], name) or ["text"])[0])
         self.base = objects(self.schema)[0] if self.schema and "object" in types_of(self.schema) else None
         if self.base is not None and errors_of(self.base, self.schema):
-            # `anyOf` of required names and the like: one that is allowed, if one more will do.
+            # For `anyOf` with required names: use an object with one more member if that is allowed.
             self.base = next((one for one in objects(self.schema) if not errors_of(one, self.schema)), self.base)
 
     def target(self, query=None, **values):
@@ -223,7 +224,7 @@ class Requests:
                     yield Case("edge", f"?{name}={value!r:.40}", self.target({**self.query, name: query_text(value)}), self.body())
             texts = [query_text(value) for value in outside] + ["no such value", "-1", "1.5", "[]"]
             for text in dict.fromkeys(texts):
-                # An empty one is the same as none.
+                # An empty value means the same as a missing one.
                 if len(text) < 4000 and (text or parameter.get("required")) and self.text_is_wrong(text, schema):
                     yield Case("invalid", f"?{name}={text!r:.40}", self.target({**self.query, name: text}), self.body())
             if parameter.get("required"):
@@ -235,7 +236,7 @@ class Requests:
 
     @staticmethod
     def text_is_wrong(text, schema):
-        """As a text and as whatever it can be read as."""
+        """True if the schema allows neither the text nor any value that it can be parsed as."""
         values = [text]
         try:
             values.append(json.loads(text))
@@ -266,7 +267,7 @@ class Requests:
             yield Case("invalid", "an unknown field", self.target(), self.body({**self.base, "nonsense": 1}))
 
     def beside(self, name):
-        """The rest of a body that has this property."""
+        """The other members of a body that has this property."""
         rest = {key: value for key, value in self.base.items() if key != name}
         for body in objects(self.schema):
             if name in body and not errors_of(body, self.schema):
@@ -274,7 +275,7 @@ class Requests:
         return rest
 
     def hostile_places(self):
-        """What can be done to any path."""
+        """Hostile variants of any path."""
         for name in re.findall(r"\{(\w+)\}", self.path):
             for text in ("..", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%00", "x%00y", "%ff", "%c0%af", "a" * 200, "A", "%27%3B--", "%25s%25n",
                          "__proto__", "%ED%A0%80", "-", "%20", NOWHERE + "x"):

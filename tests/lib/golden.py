@@ -1,5 +1,5 @@
-"""Golden files: what the program answered once, and must answer until somebody decides otherwise. They stand in
-tests/golden/; CAISSON_GOLDEN=write makes them anew (then read the diff before it is committed)."""
+"""Golden files hold answers of the program that must not change by accident. They are in tests/golden/.
+CAISSON_GOLDEN=write writes them again (read the diff before you commit it)."""
 import difflib
 import os
 
@@ -9,7 +9,7 @@ DIFF_MAX = 40
 
 
 def check(test, name, text):
-    """Fails the test unless the text is what the golden file says."""
+    """Fails the test unless the text equals the golden file."""
     path = os.path.join(FOLDER, name)
     if WRITE:
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -1,5 +1,5 @@
-"""What a whole run has left on the host, which must be nothing. Somebody else may run tests at the same time: only what can
-be told to be ours is looked at, by the folders of the run (`prefix`) and of its builds."""
+"""Looks for leftovers of a whole run on the host. Another run may be active at the same time, so only things that
+belong to ours are checked: they have the folders of the run (`prefix`) or of its builds in their paths."""
 import glob
 import os
 import pwd
@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 
-WAIT_SECONDS = 20  # the last of the erasing is done in the background
+WAIT_SECONDS = 20  # the last files are erased in the background
 
 
 def read_link(path):
@@ -18,7 +18,7 @@ def read_link(path):
 
 
 def programs():
-    """{pid: path} of what every process runs."""
+    """{pid: path} of every process's program."""
     return {pid: read_link(f"/proc/{pid}/exe") for pid in filter(str.isdigit, os.listdir("/proc"))}
 
 
@@ -27,13 +27,14 @@ def cgroups():
 
 
 def users():
-    """Those whose suite has ended: its pid is in the name."""
+    """The test users whose suite has ended: the suite's pid is in the name."""
     names = (re.fullmatch(r"caisson-test-(\d+)-\w+", entry.pw_name) for entry in pwd.getpwall())
     return {f"user {match.group()}" for match in names if match and not os.path.exists(f"/proc/{match.group(1)}")}
 
 
 def left(builds, prefix, before):
-    """`builds` and `prefix`: how the paths of the run's programs and temporary files begin. `before`: cgroups() | users()."""
+    """`builds` and `prefix`: prefixes of the paths of the run's programs and temporary files. `before`: cgroups() |
+    users()."""
     running = programs()
     ours = {pid: path for pid, path in running.items() if path.startswith((builds, prefix))}
     found = [f"process {pid} {path}" for pid, path in ours.items()]
@@ -43,7 +44,7 @@ def left(builds, prefix, before):
     found += [f"loop device {line.strip()}" for line in loops.splitlines() if prefix in line]
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         found += [f"mount {line.split()[4]}" for line in file if prefix in line]
-    if not any(path.endswith("/caisson") for pid, path in running.items() if pid not in ours):  # another's daemon makes some too
+    if not any(path.endswith("/caisson") for pid, path in running.items() if pid not in ours):  # a daemon of another run makes cgroups too
         found += cgroups() - before
     return sorted(found)
 

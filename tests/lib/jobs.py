@@ -1,4 +1,4 @@
-"""What tests/run starts, and what it makes of their output: one class per kind of job, and the count of all of it."""
+"""The jobs that tests/run starts, one class for each kind, and the count of their results."""
 import json
 import os
 import re
@@ -12,10 +12,10 @@ PYTHON = "/usr/bin/python3"
 BUILDS = {"normal": "build", "asan": "build-asan", "fault": "build-fault", "aarch64": "build-aarch64", "fuzz": "build-fuzz"}
 LIMITS = {"fault kill_points": 1800, "soak soak": 1800, "bench bench": 1800}
 MACHINE_LIMIT = 2700  # level all took 1757 s beside other work
-# The line of a failure's output that says most: Python's last, a sanitizer's, a failed check of a unit test.
+# The most useful line of a failure's output: Python's last, a sanitizer's, a failed check of a unit test.
 REASON = re.compile(r"\w*(Error|Exception|Failure)\b.*: |.*(Sanitizer|runtime error:)|# \S+:\d+: |timed out after")
 SANITIZER = re.compile(r"\w+Sanitizer|runtime error:")
-# A failure of these is never tried again: what it says must not happen even once.
+# A failure of these is never retried: it must not happen even once.
 NEVER_AGAIN = re.compile(r"(escape|fault|conformance|bench|soak) |sandbox isolation |.*(store|upgrade)"
                          r"|sandbox gvisor \S*manifest_of_escapes|sandbox volumes Programs\.test_the_probe_")
 LEFT = re.compile(r"cleaning up; left|not explained|a sanitizer complained|crashed: SIG|ended (with -\d|\(signal)|" + SANITIZER.pattern)
@@ -23,12 +23,13 @@ AGAIN_TIMES, AGAIN_NEEDED = 10, 8
 
 
 def may_try_again(name, text):
-    """May a test ("kind file Class.test") that failed and said `text` be tried again? One failure of some is one too many."""
+    """True if a test ("kind file Class.test") that failed with this output may be retried. Some failures must not
+    happen even once."""
     return "." in name and not NEVER_AGAIN.match(name) and not LEFT.search(text)
 
 
 class Count:
-    """What came of all of it. Jobs report from threads of their own."""
+    """The results of all jobs. Jobs report from threads of their own."""
 
     def __init__(self):
         self.lock = threading.RLock()
@@ -43,7 +44,8 @@ class Count:
             print(f"ok {name}" + (f" ({seconds:.1f} s)" if seconds and seconds > 1 else ""), flush=True)
 
     def bad(self, name, text=""):
-        """Its output, and what it comes to once more beside its name: the rest may have been cut off where it is read."""
+        """Prints the output of a failure, and repeats its main line beside the name: the reader's view may have lost
+        the rest."""
         lines = text.strip().splitlines()
         reason = next((line for line in reversed(lines) if REASON.match(line)), lines[-1] if lines else "")[:400]
         with self.lock:
@@ -65,7 +67,7 @@ class Count:
 
 
 class Check(Job):
-    """Good if it exits with 0 and no sanitizer says anything: a gate, a replay, a fuzzer, a build."""
+    """Passes if it exits with 0 and no sanitizer reports anything: a gate, a replay, a fuzzer, a build."""
     counts = True
 
     def finish(self, count, output):
@@ -79,17 +81,17 @@ class Check(Job):
 
 
 class Behind(Check):
-    """A gate or a fuzzer: nobody waits for it, and it may keep a processor busy all the time."""
+    """A gate or a fuzzer. No job waits for it, and it may keep a processor busy all the time."""
     nice = 15
 
 
 class Build(Check):
-    """Also a download: what others come after."""
+    """A build or a download that other jobs need."""
     kind, nice, counts = "build", 5, False
 
 
 class Unit(Job):
-    """One program; a line per test."""
+    """One program that prints a line for each test."""
 
     def __init__(self, kind, program, label, command, **options):
         super().__init__(f"{kind} {program}{label}", command, **options)
@@ -116,7 +118,7 @@ class Unit(Job):
 
 
 class Records:
-    """Counts what tests/lib/suite.py prints for one suite."""
+    """Counts the results that tests/lib/suite.py prints for one suite."""
 
     def __init__(self, suite, label):
         self.suite, self.label, self.seen, self.bad = suite, label, 0, []
@@ -131,7 +133,7 @@ class Records:
             self.seen += 1
             record = json.loads(line[1:])
             name = f"{self.suite} {record['name']}{self.label}"
-            with count.lock:  # a subtest's name goes on behind that of its test
+            with count.lock:  # a subtest's name begins with that of its test
                 count.seen.add(f"{self.suite} {record['name'].split(' ')[0]}{self.label}")
             if record["outcome"] == "ok":
                 count.ok(name, record["seconds"])
@@ -146,7 +148,7 @@ class Records:
 
 
 class Suite(Job):
-    """One file's tests of one load, on one build, in one column."""
+    """The tests of one file with one load, on one build, in one column."""
 
     def __init__(self, run, suite, build, column, load, leave_out):
         path = "tests/" + suite.replace(" ", "/test_") + ".py"
@@ -169,7 +171,8 @@ class Suite(Job):
 
 
 class Again(Job):
-    """A test that failed, ten times more: is it broken, or unsteady? It is not forgiven unless tests/unsteady has it."""
+    """Runs a failed test ten more times, to see whether it is broken or unsteady. Only tests in tests/unsteady can
+    still pass."""
 
     def __init__(self, job, test, text, listed):
         super().__init__(f"{job.name} {test} again", [*job.command, "--times", str(AGAIN_TIMES), "--stall", "--only", test.split(" ")[0]],
@@ -195,7 +198,7 @@ class Again(Job):
 
 
 class Machine(Job):
-    """Suites in a machine of its own: Debian 12's kernel, systemd, cgroup version 2. Lines are "N> TEXT" and "N< CODE"."""
+    """Suites in a virtual machine: Debian 12's kernel, systemd, cgroup version 2. Lines are "N> TEXT" and "N< CODE"."""
     nice = 5
 
     def __init__(self, name, chosen, level):

@@ -1,4 +1,4 @@
-"""A small raw client of the MCP server, for the suites of tests/mcp: it shows what is on the wire and hides nothing.
+"""A small raw client of the MCP server, for the suites of tests/mcp: it shows exactly what is on the wire.
 
     client = Mcp(daemon.client())                    # over the Unix socket; daemon.tcp(token) is the other way
     client.modern("tools/list")                      # one request of 2026-07-28: its result, or McpError
@@ -7,8 +7,8 @@
     session.request("tools/list"); session.notify("notifications/initialized")
     with session.stream() as events: ...             # its GET stream
 
-`send()` gives the bare answer (an Answer: status, headers, messages, events), whatever it is. An Answer of a stream
-is read as it comes: `next()` waits for one message, `rest()` for all. Every wait is bounded by the client's timeout."""
+`send()` returns any answer unchanged (an Answer: status, headers, messages, events). The Answer of a stream is read as
+it arrives: `next()` waits for one message, `rest()` for all. Every wait is bounded by the client's timeout."""
 import itertools
 import json
 import os
@@ -33,14 +33,14 @@ class McpError(Exception):
 
 
 class Answer:
-    """What came back for one HTTP request."""
+    """The answer to one HTTP request."""
 
     def __init__(self, response, connection):
         self.response, self.connection = response, connection
         self.status, self.headers = response.status, response.headers
         self.kind = response.getheader("Content-Type", "")
-        self.events = []    # of a stream so far: (id or None, data)
-        self.comments = []  # of a stream so far
+        self.events = []    # read from a stream so far: (id or None, data)
+        self.comments = []  # read from a stream so far
         self.retry = None
         self.body = None
         if not self.streams:
@@ -59,7 +59,7 @@ class Answer:
         number, data, seen = None, [], False
         end = time.monotonic() + self.connection.timeout
         while True:
-            # What keeps the connection alive comes more often than a read times out.
+            # Keep-alive comments come too often for a read to time out, so check the time here.
             if time.monotonic() > end:
                 raise TimeoutError(f"no event within {self.connection.timeout} s, only comments")
             line = self.response.readline()
@@ -86,7 +86,7 @@ class Answer:
                 self.retry = int(value)
 
     def next(self):
-        """The next message; None at the end. A priming event is no message."""
+        """The next message; None at the end. A priming event is not a message."""
         if not self.streams:
             body, self.body = self.body, None
             return body
@@ -98,7 +98,7 @@ class Answer:
                 return json.loads(event[1])
 
     def rest(self):
-        """Every message that is left, to the end."""
+        """All remaining messages, up to the end."""
         return list(iter(self.next, None))
 
     def close(self):
@@ -122,14 +122,14 @@ def meta(capabilities=None, version=MODERN, token=None, level=None, **more):
 
 
 def seconds_to_die(word, give_up):
-    """How long the processes of this host whose command lines contain `word`, which nobody else uses, live after
-    give_up() has begun. The kernel tells of each end: no command that looks for them is waited for."""
+    """Measures how long the processes whose command lines contain `word` (a word that nothing else on this host uses)
+    live after give_up() was called. The kernel reports each end, so no search for processes adds to the time."""
     watched = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             if int(entry) != os.getpid() and word in open(f"/proc/{entry}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace"):
                 watched.append(os.pidfd_open(int(entry)))
-        except OSError:  # one that has just ended
+        except OSError:  # the process has just ended
             pass
     assert watched, f"nothing runs that is called {word}"
     poll = select.poll()
@@ -151,7 +151,8 @@ def seconds_to_die(word, give_up):
 
 
 def untimed(text):
-    """What a run has said, without how long it took: that is told from a second on, and a machine may stand still so long."""
+    """The output of a run without its duration. A duration is printed from one second on, and a stalled machine can
+    cause that."""
     return re.sub(r"(exit code \d+) after [1-9]\d*\.\d s(?=[],;])", r"\1", text)
 
 
@@ -170,7 +171,7 @@ class Mcp:
         self.client, self.path, self.ids = client, path, itertools.count(1)
 
     def send(self, body, headers=None, method="POST"):
-        """One HTTP request; `body` is text or bytes as they are, or a value as JSON."""
+        """Sends one HTTP request. `body`: text or bytes, sent unchanged, or a value to send as JSON."""
         headers = {"Content-Type": "application/json", "Accept": BOTH, **(headers or {})}
         headers = {name: value for name, value in headers.items() if value is not None}
         if body is not None and not isinstance(body, (str, bytes)):
@@ -190,14 +191,14 @@ class Mcp:
         return headers
 
     def modern_send(self, method, params=None, number=None, headers=None, **around):
-        """The bare answer to a request with a good envelope; `around` is of meta()."""
+        """The answer to a request with a valid envelope, unchanged; `around` goes to meta()."""
         message = {"jsonrpc": "2.0", "id": next(self.ids) if number is None else number, "method": method,
                    "params": {**(params or {}), "_meta": meta(**around)}}
         return self.send(message, {**self.modern_headers(message), **(headers or {})})
 
     def leave(self, method, params=None, after=0, **around):
-        """Sends such a request and is gone `after` so many seconds, without a look at what may have come. When this
-        returns the daemon has read the request."""
+        """Sends such a request and disconnects `after` seconds later, without reading an answer. When this returns, the
+        daemon has read the request."""
         message = {"jsonrpc": "2.0", "id": next(self.ids), "method": method, "params": {**(params or {}), "_meta": meta(**around)}}
         headers = {"Content-Type": "application/json", "Accept": BOTH, **self.modern_headers(message)}
         if self.client.token:
@@ -207,7 +208,7 @@ class Mcp:
         connection.request("POST", self.path, json.dumps(message), headers)
         time.sleep(after)
         connection.close()
-        # What came before them is read before them.
+        # The daemon reads the earlier request before these.
         for _ in range(2):
             self.client.get("/healthz")
 
@@ -240,7 +241,7 @@ class Mcp:
 
 
 class Session:
-    """Of one legacy client: initialize, and then requests with its id."""
+    """The session of one legacy client: initialize, then requests with the session's id."""
 
     def __init__(self, mcp, version, capabilities, initialized):
         self.mcp, self.ids, self.version = mcp, itertools.count(1), version
@@ -264,14 +265,14 @@ class Session:
         return self.mcp.send(body, self.headers(headers), method)
 
     def begin(self, method, params=None, number=None, headers=None):
-        """The bare answer to a request."""
+        """The answer to a request, unchanged."""
         message = {"jsonrpc": "2.0", "id": next(self.ids) if number is None else number, "method": method}
         if params is not None:
             message["params"] = params
         return self.send(message, headers)
 
     def request(self, method, params=None, number=None, answers=None):
-        """The result. `answers` (method -> function of params) answers what the server asks on the way."""
+        """The result. `answers` (method -> function of params) answers requests that the server sends before it."""
         number = next(self.ids) if number is None else number
         self.notes = []
         with self.begin(method, params, number) as answer:
@@ -301,7 +302,7 @@ class Session:
                 raise AssertionError(f"{method} gave {answer.status}: {answer.body}")
 
     def stream(self, after=None):
-        """The GET stream, or with `after` what followed that event."""
+        """The GET stream, or with `after` the events that followed that event."""
         return self.mcp.send(None, self.headers({"Accept": "text/event-stream", "Content-Type": None,
                                                  "Last-Event-ID": after}), "GET")
 
@@ -319,7 +320,7 @@ class McpTest(caisson.DaemonTest):
         cls.mcp = Mcp(cls.api)
 
     def error(self, tool, **arguments):
-        """The text of a result that is an error."""
+        """The text of a result that must be an error."""
         result = Mcp(self.api).call(tool, arguments)
         self.assertTrue(result.get("isError"), result)
         return result["content"][0]["text"]

@@ -1,5 +1,6 @@
-"""Packages of others that tests drive. A folder with package.json and package-lock.json is installed once (`npm ci`: the
-versions and hashes of the lock file; no scripts of the packages are run) and kept (cache.py). `npm.py FOLDER` does only that."""
+"""Third-party packages that tests drive. A folder with package.json and package-lock.json is installed once and cached
+(cache.py): `npm ci` checks the versions and hashes of the lock file, and runs no scripts of the packages. `npm.py
+FOLDER` only installs."""
 import glob
 import hashlib
 import os
@@ -10,7 +11,7 @@ import sys
 import cache
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# What is tested is not how well a package can be had: a download that hangs is begun anew, from what is here of it.
+# The download is not what we test: one that hangs is restarted and continues with the packages already downloaded.
 TRIES, LIMIT = 3, 240
 DOWNLOADS = ("--prefer-offline", "--no-update-notifier", "--fetch-timeout=30000", "--fetch-retries=5",
              "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=10000")
@@ -34,7 +35,7 @@ def install(folder):
 
 
 def installed(folder):
-    """Where node_modules of a folder of the project's is, for example of "tests/compat"."""
+    """The path of node_modules for a folder of the project, for example "tests/compat"."""
     files = [os.path.join(TOP, folder, name) for name in ("package.json", "package-lock.json")]
     mark = hashlib.sha256(b"".join(open(path, "rb").read() for path in files)).hexdigest()
 
@@ -46,7 +47,7 @@ def installed(folder):
 
 
 def node(modules):
-    """The newer Node that some packages need: an optional dependency of theirs, one per architecture."""
+    """The newer Node that some packages need: an optional dependency, one per architecture."""
     found = glob.glob(os.path.join(modules, "node_modules/node-linux-*/bin/node"))
     if not found:
         raise AssertionError("package.json names no Node for this architecture")

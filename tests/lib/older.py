@@ -1,6 +1,7 @@
-"""The program of an earlier landing, which tests upgrade from: tests/upgrade-from names it. It is built from git's history
-and kept (cache.py) by the hash of its tree, which is the same in whatever commit the landing stands. `older.py` does only
-that. A clone without that tree (a shallow one, or with another history) has no such program."""
+"""The program of an earlier landing, for tests that upgrade from it; tests/upgrade-from names it. It is built from
+git's history and cached (cache.py) by the hash of its tree, which does not depend on the commit that holds the landing.
+`older.py` only builds it. A clone without that tree (a shallow one, or one with another history) has no such
+program."""
 import functools
 import os
 import re
@@ -16,7 +17,7 @@ PROGRAMS = ("caisson", "caisson-init")
 
 
 def git(*words):
-    """None where it does not succeed, or is not installed."""
+    """The output of git; None if it fails or is not installed."""
     try:
         result = subprocess.run(["git", "-c", "safe.directory=*", *words], cwd=TOP, capture_output=True, text=True, timeout=60)
     except FileNotFoundError:
@@ -39,7 +40,7 @@ def named():
 
 
 def reason_without():
-    """Why there is no such program here; None where there is one, or one can be built."""
+    """The reason why this clone has no such program; None if it exists or can be built."""
     tree = named()[1]
     return None if git("cat-file", "-e", tree + "^{tree}") is not None else f"this clone's history does not have the tree {tree}"
 
@@ -51,7 +52,8 @@ def run(*command, **options):
 
 
 def build(tree, folder):
-    """Those of its programs that a daemon needs, built as its own Meson files say, without its tests' programs."""
+    """Builds the programs that a daemon needs, with that tree's own Meson files and without the programs of its
+    tests."""
     with tempfile.TemporaryDirectory(dir=folder) as sources:
         archive = os.path.join(sources, "sources.tar")
         run("git", "-c", "safe.directory=*", "archive", "--output", archive, tree, cwd=TOP)
@@ -64,14 +66,14 @@ def build(tree, folder):
 
 
 def folder():
-    """Where its programs are."""
+    """The folder with the programs."""
     tree = named()[1]
     return cache.kept("older-program", tree, lambda work: build(tree, work))
 
 
 def with_other_init(programs, folder):
-    """Copies a build's programs, with other bytes at the init's end: what that init made is not of this program. The path
-    of the copy."""
+    """Copies a build's programs and changes the end of the init, so that sandboxes of that init belong to another
+    program. Returns the path of the copy."""
     os.chmod(folder, 0o755)
     for name in PROGRAMS:
         shutil.copy(os.path.join(programs, name), os.path.join(folder, name))
@@ -81,7 +83,7 @@ def with_other_init(programs, folder):
 
 
 def with_init_of(programs, older_programs, folder):
-    """Copies a build's program beside the init of an older one. The path of the copy."""
+    """Copies a build's program, with the init of an older one beside it. Returns the path of the copy."""
     shutil.copy(os.path.join(programs, "caisson"), os.path.join(folder, "caisson"))
     shutil.copy(os.path.join(older_programs, "caisson-init"), os.path.join(folder, "caisson-init"))
     return os.path.join(folder, "caisson")

@@ -1,26 +1,26 @@
-"""Which test runs where, for each command. A place is a build and a column: (build, column). Everything else (builds, gates,
-unit tests, corpora) is in tests/run.
+"""Decides which test runs where, for each command. A place is a build and a column: (build, column). Everything else
+(builds, gates, unit tests, corpora) is in tests/run.
 
-  check   the normal build as root, without what is marked long
-  test    what a submission must pass; each suite on the build and in the columns where it says most
-  all     everything everywhere"""
+  check   the normal build as root, without tests that are marked long
+  test    the tests that a submission must pass; each suite on the most useful build and columns
+  all     every suite, wherever it can run"""
 import columns
 
 LEVELS = ("check", "test", "all")
-# Of tests/sandbox, what the sanitized build is for: the init with its parsers and its processes.
+# Suites of tests/sandbox for the sanitized build: they test the init with its parsers and processes.
 SANITIZED_SANDBOX = ("sandbox init", "sandbox exec", "sandbox files")
-# Where a column is not another set of limits but another way of making a sandbox.
+# Suites for which a column does not only change limits, but the way in which a sandbox is made.
 BOUNDARY = ("sandbox isolation", "sandbox init", "sandbox exec", "sandbox volumes")
-# What talks to a daemon as its clients do: in "all" under stalls (tests/lib/stall.py), and on the sanitized build without.
+# Suites that act as clients of a daemon: in "all" they run under stalls (tests/lib/stall.py), on the sanitized build without.
 STALLED_KINDS = ("api", "cli", "compat", "mcp")
-# In tests/machine, each as whom: "test", then what "all" adds. It is emulated, so nothing that takes long or measures.
+# Suites and columns in tests/machine: of "test", then the additions of "all". It is emulated, so no slow or measuring suites.
 MACHINE = [("sandbox cgroups", "root"), ("sandbox pause", "root"), ("sandbox limits", "root"), ("machine systemd", "root")]
 MACHINE_ALL = MACHINE + [("sandbox " + name, "root") for name in ("isolation", "init", "exec", "files", "volumes", "rootless")] + [
     ("escape escape", "root"), ("sandbox cgroups", "subuid"), ("sandbox limits", "subuid")]
 
 
 def places(suite, source, level):
-    """Where a suite runs."""
+    """The places where a suite runs."""
     kind, only = suite.split(" ")[0], source.runs_on
     if only == "fault":
         return [] if level == "check" else [("fault", "root")]
@@ -38,7 +38,7 @@ def places(suite, source, level):
 
 
 def left_out(level, column="root", emulated=False):
-    """Tests with one of these marks are not run there."""
+    """Marks whose tests are left out there."""
     marks = {"check": {"long", "thorough"}, "test": {"thorough"}, "all": set()}[level]
     if column != "root" and level != "all":
         marks |= {"column_independent"}
@@ -56,7 +56,7 @@ def machine_suites(level):
 
 
 def label(build, column, emulated=False):
-    """What stands behind a test's name when it runs there."""
+    """The text after a test's name when it runs there."""
     words = ["v2"] if emulated else []
     words += [build] if build == "asan" else []
     words += [column] if column != "root" else []

@@ -1,6 +1,6 @@
-"""TCP ports of one suite. Suites run at the same time, and a daemon that is down for a restart wants its port again, so a
-process claims a block of ports for as long as it lives. The claim is the name of an abstract Unix socket: the kernel frees
-it with the process, and it holds between independent runs of the tests too."""
+"""TCP ports of one suite. Suites run at the same time, and a daemon needs the same port again after a restart. So a
+process claims a block of ports for its lifetime. The claim is the name of an abstract Unix socket: the kernel frees it
+when the process ends, and it also works between independent runs of the tests."""
 import itertools
 import random
 import socket
@@ -25,14 +25,14 @@ claim, next_port = None, None
 
 
 def free_port():
-    """The next port of our block that can be bound: programs that are none of our tests may have some of them."""
+    """The next port of our block that can be bound. Programs outside our tests may use some of them."""
     global claim, next_port
     if claim is None:
         claim, first = claim_block()
         next_port = itertools.cycle(range(first, first + BLOCK))
     for port in itertools.islice(next_port, BLOCK):
         with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended are no obstacle
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # allow ports of connections that have ended
             try:
                 probe.bind(("127.0.0.1", port))
                 return port

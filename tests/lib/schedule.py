@@ -1,6 +1,6 @@
-"""Runs jobs beside each other. A job is a command with a load; the machine has TOKENS, and a job takes as many as its load
-says. What is ready starts longest first; what must be alone starts when nothing else is left. A job's output goes to a file,
-which is read while it grows: a process that a job leaves behind can hold nobody up.
+"""Runs jobs in parallel. A job is a command with a load. The machine has TOKENS, and the load decides how many a job
+takes. Of the jobs that are ready, the longest starts first; a job that must run alone starts when no other is left. A
+job's output goes to a file, which is read while it grows, so that a leftover process of a job cannot block the run.
 
 Used by tests/run. Each running job has a thread of its own, which is the only one that reads its output."""
 import contextlib
@@ -14,11 +14,11 @@ import time
 TOKENS = 5
 LIMIT = 900
 STATUS_SECONDS = 60
-GRACE_SECONDS = 5  # what ends with its parent has so long to do so
+GRACE_SECONDS = 5  # how long processes may take to end after their parent
 
 
 def processes_of(session, folder):
-    """{pid: command line} of what runs in a session, or has the folder as TMPDIR or among its arguments."""
+    """{pid: command line} of the processes in a session, or with the folder as TMPDIR or among their arguments."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -27,27 +27,27 @@ def processes_of(session, folder):
                 mine = os.getsid(int(pid)) == session or folder in words or f"TMPDIR={folder}\0".encode() in environment.read()
             if words and mine:
                 found[int(pid)] = words
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             pass
     return found
 
 
 def step_back(nice):
-    """Also of the session, which this process leads: where the kernel shares out processors between sessions first
-    (autogroup), niceness counts within one only."""
+    """Lowers the priority of the process and of its session, which it leads. With autogroup the kernel first divides
+    processors between sessions, so niceness counts only within one."""
     os.nice(nice)
     with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
         file.write(str(nice))
 
 
 class Job:
-    """What is run and what it needs. Subclasses say what a line of its output and its end mean."""
+    """A command and its needs. Subclasses handle the lines of its output and its end."""
     kind = "suite"
     nice = 0
 
     def __init__(self, name, command, load="waits", environment=None, after=(), limit=LIMIT, seconds=0, nice=None):
-        """`after`: names of jobs that must have succeeded. `seconds`: how long it is thought to take.
-        `nice`: other than that of its class."""
+        """`after`: names of jobs that must have succeeded. `seconds`: the expected duration. `nice`: replaces that of
+        the class."""
         self.name, self.command, self.load, self.environment = name, command, load, environment or {}
         self.after, self.limit, self.seconds = tuple(after), limit, seconds
         self.nice = self.nice if nice is None else nice
@@ -55,10 +55,10 @@ class Job:
         self.code = None
 
     def take_line(self, count, line):
-        """Called for each line as it comes."""
+        """Called for each line as it arrives."""
 
     def finish(self, count, output):
-        """Called once, when it has ended; `self.code` is 124 when its time was over."""
+        """Called once, when it has ended; `self.code` is 124 if it has exceeded its time limit."""
 
 
 class Scheduler:
@@ -84,7 +84,7 @@ class Scheduler:
             raise
 
     def stop(self):
-        """Starts nothing more and ends what runs; each job's thread then cleans up behind it."""
+        """Starts no more jobs and kills the running ones; each job's thread then cleans up."""
         with self.changed:
             self.waiting = []
             for job in self.running:
@@ -104,7 +104,7 @@ class Scheduler:
                     print(f"# {told - began:.0f} s: {len(self.waiting)} jobs wait; running: {names}", flush=True)
 
     def missing(self, job):
-        """What it comes after, of that which was planned, and has not ended well."""
+        """The planned jobs that this one needs and that have not succeeded yet."""
         return [name for name in job.after if name in self.planned and self.ended.get(name) != 0]
 
     def cost(self, job):
@@ -127,7 +127,7 @@ class Scheduler:
     def run_job(self, job):
         try:
             self.run_command(job)
-        except Exception as error:  # a fault of the runner's own must not look like a job that never ended
+        except Exception as error:  # an error in the runner must not look like a job that never ended
             job.code = job.code or 125
             self.count.bad(job.name, f"the runner failed: {error!r}")
         with self.changed:
@@ -137,7 +137,7 @@ class Scheduler:
 
     @contextlib.contextmanager
     def slot(self):
-        """A folder for temporary files that nobody else has. Its path is short: sockets are made below it."""
+        """A folder for temporary files, used by one job only. Its path is short, because sockets are made below it."""
         with self.changed:
             number = min(set(range(len(self.slots) + 1)) - self.slots)
             self.slots.add(number)
@@ -170,7 +170,7 @@ class Scheduler:
             self.count.bad(f"{job.name}: left behind", "\n".join(left))
 
     def follow(self, job, process, reader, began):
-        """Gives its lines to the job until it has ended."""
+        """Passes the lines of its output to the job until it has ended."""
         part = ""
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -188,7 +188,7 @@ class Scheduler:
         job.processor = usage.ru_utime + usage.ru_stime
 
     def end_leftovers(self, session, folder):
-        """What a job should have ended or removed itself: told, and ended here."""
+        """Ends the processes that a job should have ended, and returns them and its leftover files."""
         end = time.monotonic() + GRACE_SECONDS
         while (left := processes_of(session, folder)) and time.monotonic() < end:
             time.sleep(0.1)

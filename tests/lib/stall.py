@@ -1,5 +1,5 @@
-"""A machine that stands still: while a suite runs, one of its processes after the other (the suite itself, its daemons,
-their spawners, the inits of its sandboxes, its clients) is stopped for two seconds at a random moment."""
+"""Simulates a machine that stalls. While a suite runs, one of its processes after the other (the suite itself, its
+daemons, their spawners, the inits of its sandboxes, its clients) is stopped for two seconds at a random moment."""
 import contextlib
 import os
 import random
@@ -13,7 +13,8 @@ BETWEEN_SECONDS = 1.5
 
 
 def start(pid):
-    """For as long as the process `pid` lives. A process of its own: it must be able to stop that one too."""
+    """Stalls the family of the process `pid` until it ends. Runs in a separate process, because it must be able to stop
+    that one too."""
     subprocess.Popen([sys.executable, os.path.abspath(__file__), str(pid)], stdin=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -27,7 +28,7 @@ def parents():
 
 
 def family(root):
-    """`root` and all that comes of it, but not this process."""
+    """`root` and all of its descendants, except this process."""
     parent_of, found, more = parents(), {root}, True
     while more:
         more = {pid for pid, parent in parent_of.items() if parent in found} - found
@@ -46,7 +47,7 @@ def main(root):
     while is_alive(root):
         time.sleep(random.uniform(0, 2 * BETWEEN_SECONDS))
         victim = random.choice(family(root))
-        # A process that is stopped already was stopped by a test, which wants it to stay so.
+        # A process that is already stopped was stopped by a test and must stay so.
         with contextlib.suppress(OSError):
             with open(f"/proc/{victim}/stat", "rb") as file:
                 if file.read().rsplit(b")", 1)[1].split()[0] in (b"T", b"t"):

@@ -1,5 +1,5 @@
-"""A process that speaks MCP on its standard input and output, as a client sees it: `caisson mcp`, or a server under
-`caisson wrap`. Every wait is bounded. Whatever comes on standard output must be one JSON object a line."""
+"""An MCP client of a process that serves MCP on its standard input and output: `caisson mcp`, or a server under
+`caisson wrap`. Every wait is bounded. Every line on standard output must be one JSON object."""
 import itertools
 import json
 import os
@@ -18,7 +18,7 @@ class Stdio:
                                         env={**environment, "ASAN_OPTIONS": "detect_leaks=0"}, bufsize=0, cwd=cwd, pass_fds=pass_fds)
         self.ids = itertools.count(1)
         self.rest = b""
-        self.seen = []  # what came and nobody asked for yet
+        self.seen = []  # messages that arrived and were not requested yet
 
     # --- lines ---
 
@@ -52,14 +52,14 @@ class Stdio:
         return message
 
     def silent(self, seconds):
-        """Nothing comes for so long."""
+        """Checks that nothing arrives for this time."""
         assert not self.rest and not self.seen, (self.rest, self.seen)
         return not select.select([self.process.stdout], [], [], seconds)[0]
 
     # --- messages ---
 
     def begin(self, method, params=None, modern=False, **around):
-        """Sends a request; its id."""
+        """Sends a request and returns its id."""
         number = next(self.ids)
         message = {"jsonrpc": "2.0", "id": number, "method": method}
         if modern:
@@ -70,7 +70,7 @@ class Stdio:
         return number
 
     def answer(self, number):
-        """The answer to that request; others are kept for who asks for them."""
+        """The answer to that request; other messages are kept for later calls."""
         for message in self.seen:
             if message.get("id", self) == number and "method" not in message:
                 self.seen.remove(message)
@@ -109,7 +109,7 @@ class Stdio:
     # --- its end ---
 
     def end(self):
-        """Closes its standard input: (exit code, what was still said, standard error)."""
+        """Closes its standard input. Returns (exit code, remaining output, standard error)."""
         self.process.stdin.close()
         left = list(iter(self.next, None))
         return self.process.wait(self.timeout), left, self.process.stderr.read().decode()

@@ -1,5 +1,5 @@
-"""Runs one unittest file and prints a line "@{json}" per test, which tests/run counts, and one "%[json]" of what it has
-seen of docs/openapi. What goes against that document fails the test that sent or received it (contract.py)."""
+"""Runs one unittest file. Prints a line "@{json}" per test, which tests/run counts, and one "%[json]" with the parts of
+docs/openapi that it has used. A violation of that document fails the test that sent or received it (contract.py)."""
 import argparse
 import importlib.util
 import json
@@ -11,7 +11,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import columns  # noqa: E402 (its place is known now)
+import columns  # noqa: E402 (after sys.path is set)
 import contract  # noqa: E402
 import marks  # noqa: E402
 import plan  # noqa: E402
@@ -23,7 +23,7 @@ class Result(unittest.TestResult):
         self.began = time.monotonic()
 
     def against_contract(self, test):
-        """What was sent or received since the last look and docs/openapi does not have."""
+        """Fails the test if the exchanges since the last check violate docs/openapi."""
         found = contract.take()
         if found:
             self.failures.append((test, ""))
@@ -37,7 +37,7 @@ class Result(unittest.TestResult):
               flush=True)
 
     def other(self, test):
-        """(reason, pattern) when it must fail in this column (columns.py)."""
+        """(reason, pattern) if the test must fail in this column (columns.py)."""
         test = getattr(test, "test_case", test)
         name = test.id().split(".", 1)[-1] if hasattr(test, "id") else ""
         return columns.other_outcome(f"{suite} {name}")
@@ -82,7 +82,7 @@ class Result(unittest.TestResult):
             self.failed(subtest, places[-1][1], places)
 
 
-# What a shell starts in the background ignores it, and so would all that a test starts and means to interrupt.
+# A process that a shell starts in the background ignores SIGINT, and so would the processes that a test wants to interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("path")
@@ -90,7 +90,7 @@ parser.add_argument("words", nargs="*", help="only tests that have one of these 
 parser.add_argument("--only", metavar="CLASS.TEST", help="this test alone")
 parser.add_argument("--leave-out", default="", help="marks whose tests are left out, with commas between")
 parser.add_argument("--load", help="only tests of this load: waits, busy or alone")
-parser.add_argument("--times", type=int, default=1, help="so often, one after the other")
+parser.add_argument("--times", type=int, default=1, help="how often to run them, one after the other")
 parser.add_argument("--stall", action="store_true", help="with processes that stand still for two seconds (stall.py)")
 options = parser.parse_intermixed_args()
 suite = os.path.basename(options.path)[5:-3]
@@ -125,10 +125,10 @@ def chosen():
 
 if not options.words and not options.only:
     loaded = {test.id().split(".", 1)[-1] for test in each(loader.loadTestsFromModule(module))}
-    # A test that is gone must not be expected to fail for ever.
+    # columns.py must not list tests that no longer exist.
     wrong = {name: "columns.py lists it, and there is none" for name in {
         name.split(" ", 1)[1] for name in columns.others() if name.split(" ")[0] == suite} - loaded}
-    # The plan and the census know of those alone that can be read.
+    # The plan and the census only include tests that marks.py can parse.
     if not hasattr(module, "MAKES_TESTS"):
         wrong |= {name: "marks.py does not see that this is a test" for name in loaded - marks.Source(options.path).tests.keys()}
     for name, text in wrong.items():
@@ -142,6 +142,6 @@ for _ in range(options.times):
     chosen().run(result)
 if contract.violations:
     result.against_contract("the last tearDownClass")
-# What of the document was driven, for tests/run.
+# The operations of the document that were used, for tests/run.
 print("%" + json.dumps([f"{method} {path} {status}" for method, path, status in contract.checked]))
 sys.exit(0 if result.wasSuccessful() else 1)

@@ -1,13 +1,13 @@
-"""What jobs take: remembered in tests/times for the order in which tests/run starts them, and held against what a run and an
-area of it may take (docs/testing.md)."""
+"""The durations of jobs. tests/times stores them, and tests/run starts the jobs in their order. They are also checked
+against the limits of a run and of an area of it (docs/testing.md)."""
 import re
 
-SLOW_SECONDS, TOO_SLOW_SECONDS = 20 * 60, 30 * 60  # of `make test` on two processors: told, and a failure
+SLOW_SECONDS, TOO_SLOW_SECONDS = 20 * 60, 30 * 60  # of `make test` on two processors: a message, a failure
 AREA_SECONDS = 60  # of processor time, of an area in `make test`
 
 
 def read(path):
-    """{job: (wall seconds, processor seconds)} as they were remembered. The second is None in a line that an older run wrote."""
+    """The stored {job: (wall seconds, processor seconds)}. The second is None in a line that an older version wrote."""
     found = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -26,12 +26,12 @@ def remember(path, jobs):
 
 
 def area(name):
-    """Of a job: "api code" of "api code [asan] busy"."""
+    """The area of a job: "api code" for "api code [asan] busy"."""
     return " ".join(name.split(" ")[:2])
 
 
 def large_areas(jobs):
-    """[(area, processor seconds)] of those above a processor minute, largest first."""
+    """[(area, processor seconds)] of areas above a processor minute, largest first."""
     sums = {}
     for job in jobs:
         sums[area(job.name)] = sums.get(area(job.name), 0) + job.processor
@@ -39,8 +39,8 @@ def large_areas(jobs):
 
 
 def slowness(jobs, wall, processors):
-    """(what to say of a whole `make test`, is it a failure). Machines differ: only what is far too slow is a failure, and
-    nothing is where there is one processor."""
+    """(message about a whole `make test`, whether it is a failure). Machines differ, so only a run that is far too slow
+    is a failure, and none with one processor is."""
     if wall <= SLOW_SECONDS or processors < 2:
         return "", False
     slowest = ", ".join(f"{job.name} {job.wall:.0f} s" for job in sorted(jobs, key=lambda job: -job.wall)[:5])

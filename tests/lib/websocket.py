@@ -1,4 +1,4 @@
-"""A small WebSocket client for the suites: frames as they are asked for, also wrong ones."""
+"""A small WebSocket client for the suites, which can also send invalid frames."""
 import base64
 import hashlib
 import json
@@ -17,7 +17,7 @@ class Refused(Exception):
 
 
 class WebSocket:
-    """`client`: of tests/lib/caisson.py."""
+    """`client`: a Client of tests/lib/caisson.py."""
 
     def __init__(self, client, path, headers=None, seconds=30):
         self.connection = client.connection()
@@ -103,7 +103,7 @@ class WebSocket:
         return first & 15, self.exactly(size)
 
     def message(self):
-        """The next JSON; bytes of a terminal before it are skipped."""
+        """The next JSON message; bytes of a terminal before it are skipped."""
         while True:
             opcode, data = self.receive()
             if opcode == TEXT:
@@ -112,7 +112,7 @@ class WebSocket:
                 raise EOFError(f"closed with {data}")
 
     def until(self, text, seconds=20):
-        """Bytes of the terminal up to and with a text."""
+        """The bytes of the terminal up to and including a text."""
         seen, end = b"", time.monotonic() + seconds
         while text not in seen:
             if time.monotonic() > end:
@@ -125,7 +125,7 @@ class WebSocket:
         return seen
 
     def closing(self):
-        """The close code that ends it; what comes before is skipped."""
+        """The close code that ends the connection; everything before it is skipped."""
         while True:
             opcode, data = self.receive()
             if opcode == CLOSE:

@@ -1,4 +1,4 @@
-"""A client that sends what it is told, byte by byte: for requests that no library would make. Connections are kept."""
+"""A client that sends exactly the given bytes, for requests that no library would make. Connections are kept."""
 import json
 import socket
 import time
@@ -36,8 +36,8 @@ class Wire:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, method, target, body=None, headers=None, limit=None):
-        """The answer. Of a stream its head and what came with it, and the connection is closed. None: nothing came in
-        `limit` seconds (TooSlow, where none is given)."""
+        """Returns the answer. For a stream: its head and the data that came with it, then the connection is closed.
+        None: nothing arrived within `limit` seconds (without `limit`: TooSlow)."""
         headers = dict(headers or {})
         head = [f"{method} {target} HTTP/1.1", "Host: localhost"]
         if self.token and "Authorization" not in headers:
@@ -53,7 +53,7 @@ class Wire:
             try:
                 return self.exchange(method, data, limit)
             except (ConnectionError, BrokenPipeError):
-                # A kept connection may have been closed behind the answer before.
+                # A kept connection may have been closed after the previous answer.
                 self.close()
                 if fresh or not again:
                     raise
@@ -66,7 +66,7 @@ class Wire:
             try:
                 self.socket.sendall(data)
             except (ConnectionError, BrokenPipeError):
-                pass  # a refusal may come before all is sent
+                pass  # the server may refuse before everything is sent
             return self.receive(method)
         except (TimeoutError, TooSlow):
             self.close()

@@ -33,7 +33,7 @@ int client_use_url(struct client *client, const char *name, const char *url, str
 	const char *colon = memrchr(host, ':', length);
 	size_t host_length = colon ? (size_t)(colon - host) : length;
 	if (host_length == 0 || host_length >= sizeof(client->host))
-		return error_set(error, ERROR_USAGE, "%s \"%s\" names no host", name, url);
+		return error_set(error, ERROR_USAGE, "%s \"%s\" has no host", name, url);
 	bool bracketed = host[0] == '[' && host[host_length - 1] == ']' && host_length > 2;
 	snprintf(client->host, sizeof(client->host), "%.*s",
 		 (int)(bracketed ? host_length - 2 : host_length), bracketed ? host + 1 : host);
@@ -92,24 +92,24 @@ static int client_check_listener(const struct client *client, int fd, struct err
 	}
 	if (!owned)
 		return error_set(error, ERROR_DAEMON_UNREACHABLE,
-				 "%s belongs to uid %u, not to this user: nothing is sent to the "
+				 "%s belongs to uid %u, not to this user: refusing to send to the "
 				 "process that listens there",
 				 runtime, (unsigned)info.st_uid);
 	if (info.st_mode & 022)
 		return error_set(
 		    error, ERROR_DAEMON_UNREACHABLE,
-		    "others may write to %s: nothing is sent to the process that listens there",
+		    "others can write to %s: nothing is sent to the process that listens there",
 		    runtime);
 	if (peer.uid != geteuid() && peer.uid != 0 && peer.uid != owner)
 		return error_set(error, ERROR_DAEMON_UNREACHABLE,
-				 "uid %u listens at %s, neither this user nor root: nothing is "
-				 "sent to it",
+				 "uid %u, neither this user nor root, listens at %s: refusing "
+				 "to send to it",
 				 (unsigned)peer.uid, client->socket);
 	return 0;
 }
 
-/* An ordinary user has a daemon of their own, which needs no token and is started on demand. A user
- * with a token means the daemon that issued it: root's, if that runs. */
+/* An ordinary user has a daemon of their own, which needs no token and is started on demand. With a
+ * token, the user means the daemon that issued it: root's daemon, if that runs. */
 static void client_use_system_daemon(struct client *client)
 {
 	if (geteuid() == 0 || getenv("CAISSON_RUNTIME") || !client->token[0])
@@ -202,8 +202,8 @@ void client_explain_lost_connection(const struct client *client, struct error *e
 		return;
 	bool brackets = strchr(client->host, ':');
 	error_set(error, ERROR_DAEMON_TLS,
-		  "port %s of %s speaks TLS: set CAISSON_URL=https://%s%s%s:%s (a token that was "
-		  "sent to it by http:// has travelled unencrypted)",
+		  "port %s of %s uses TLS: set CAISSON_URL=https://%s%s%s:%s (a token that was "
+		  "sent to it by http:// was sent unencrypted)",
 		  client->port, client->host, brackets ? "[" : "", client->host,
 		  brackets ? "]" : "", client->port);
 }

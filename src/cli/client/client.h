@@ -1,5 +1,5 @@
 /* The command line's side of the API. client.c finds the daemon, starts one if none runs, and
- * connects; exchange.c speaks HTTP/1.1: one blocking request per connection. The form of the
+ * connects; exchange.c is the HTTP/1.1 client: one blocking request per connection. The form of the
  * daemon's answers is checked, since it may be another version. Text that comes from a sandbox is
  * never trusted on a terminal. */
 #pragma once
@@ -39,7 +39,7 @@ NODISCARD int client_connect(struct client *client, struct error *error);
 /* 0 if a daemon answers at the socket, else -1. Starts nothing. */
 NODISCARD int client_ping(struct client *client, struct error *error);
 
-/* After an http:// connection was lost: if the port speaks TLS, *error says so. */
+/* After an http:// connection was lost: if the port uses TLS, *error says so. */
 void client_explain_lost_connection(const struct client *client, struct error *error);
 
 /* Set by the signal handler of a verb that cleans up after itself. Requests then fail with

@@ -223,7 +223,7 @@ static int exchange_read_line(struct exchange *exchange, char *line, size_t room
 			return error_set(error, ERROR_DAEMON_RESTARTING,
 					 "the daemon closed the connection without an answer");
 	}
-	return error_set(error, ERROR_INTERNAL, "the daemon's answer is not HTTP as we know it");
+	return error_set(error, ERROR_INTERNAL, "the daemon's answer is not valid HTTP");
 }
 
 static void exchange_take_header(struct exchange *exchange, char *line)
@@ -278,7 +278,7 @@ int exchange_read_head(struct exchange *exchange, struct error *error)
 			return -1;
 		if (strncmp(line, "HTTP/1.1 ", 9) != 0 || strlen(line) < 12)
 			return error_set(error, ERROR_INTERNAL,
-					 "what answers there is not a Caisson daemon");
+					 "the server there is not a Caisson daemon");
 		exchange->status = (line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0');
 		exchange->content_length = -1;
 		exchange->chunked = false;
@@ -307,7 +307,7 @@ static int exchange_next_chunk(struct exchange *exchange, struct error *error)
 	char *end;
 	exchange->left = strtoull(line, &end, 16);
 	if (end == line)
-		return error_set(error, ERROR_INTERNAL, "the daemon's answer is broken");
+		return error_set(error, ERROR_INTERNAL, "the daemon's answer is malformed");
 	if (exchange->left > 0)
 		return 0;
 	do {
@@ -338,7 +338,7 @@ ssize_t exchange_read(struct exchange *exchange, void *data, size_t size, struct
 		}
 		if (got == 0)
 			return error_set(error, ERROR_DAEMON_RESTARTING,
-					 "the daemon's answer broke off");
+					 "the daemon's answer is incomplete");
 	}
 	bool counted = exchange->chunked || exchange->content_length >= 0;
 	size_t take = MIN(size, exchange->end - exchange->start);
@@ -371,7 +371,7 @@ void error_from_json(const json_t *json, int status, struct error *error)
 	const char *code = json_string_value(json_object_get(json, "code"));
 	const char *text = json_string_value(json_object_get(json, "error"));
 	error_set(error, code ? error_kind_of_code(code) : ERROR_INTERNAL, "%s",
-		  text ? text : "the daemon refused without saying why");
+		  text ? text : "the daemon refused without a reason");
 	if (!text)
 		error_prepend(error, "HTTP status %d", status);
 }

@@ -197,7 +197,7 @@ static int stream_handle_frame(struct stream *stream, uint8_t type, const uint8_
 		json_decref(json);
 		return -1;
 	default:
-		return error_set(error, ERROR_INTERNAL, "the daemon sent a frame we do not know");
+		return error_set(error, ERROR_INTERNAL, "the daemon sent an unknown frame");
 	}
 }
 

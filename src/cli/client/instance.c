@@ -84,8 +84,8 @@ int instance_find_state(struct client *client, struct error *error)
 		return 0;
 	if (serving.state[0] == '\0')
 		return error_set(error, ERROR_NO_PERMISSION,
-				 "the daemon at %s (pid %d) is another user's, who alone may know "
-				 "its state directory",
+				 "the daemon at %s (pid %d) belongs to another user, who alone "
+				 "may know its state directory",
 				 runtime, serving.pid);
 	if (instance_same_directory(serving.state, client->config.state))
 		return 0;

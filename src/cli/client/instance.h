@@ -1,6 +1,6 @@
 /* Which state directory and which runtime directory belong to one daemon. Every verb means the
  * daemon of the client's runtime directory (client_setup()). Its state directory is the one that
- * this daemon serves; the configured one is used only while no daemon runs there. */
+ * this daemon serves. The configured one is used only if no daemon runs there. */
 #pragma once
 
 #include "cli/client/client.h"

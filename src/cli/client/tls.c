@@ -70,8 +70,7 @@ static SSL_CTX *tls_context_new(const struct client *client, struct error *error
 		return context;
 	SSL_CTX_free(context);
 	if (named)
-		error_set(error, ERROR_USAGE, "CAISSON_CA_FILE: there are no certificates in %s",
-			  authority);
+		error_set(error, ERROR_USAGE, "CAISSON_CA_FILE: no certificates in %s", authority);
 	else
 		tls_error_set(client, NULL, error);
 	return NULL;

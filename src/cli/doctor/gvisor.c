@@ -1,5 +1,5 @@
-/* Checks runsc: is it installed, how old is it, and which of its platforms can run a program here.
- * Each run has a pid namespace of its own and is killed if it hangs. Called by doctor.c. */
+/* Checks runsc: whether it is installed, its age, and which of its platforms can run a program
+ * here. Each run has a pid namespace of its own and is killed if it hangs. Called by doctor.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

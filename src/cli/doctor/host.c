@@ -70,7 +70,7 @@ DOCTOR_CHECK(doctor_check_clock)
 	int result = adjtimex(&state);
 	if (now < CLOCK_EARLIEST) {
 		finding_set(finding, VERDICT_WARNING,
-			    "%s cannot be right: times in records and tokens will be wrong", text);
+			    "%s is wrong: times in records and tokens will be wrong too", text);
 		finding_set_remedy(finding, "timedatectl set-ntp true");
 	} else {
 		/* Time-outs use the monotonic clock, so they are right in any case. */
@@ -110,7 +110,7 @@ DOCTOR_CHECK(doctor_check_instance)
 				   "directory of its own with CAISSON_STATE",
 				   of_state.runtime[0] ? of_state.runtime : "its directory");
 	} else {
-		finding_set(finding, VERDICT_OK, "none serves %s and %s; one is started below",
+		finding_set(finding, VERDICT_OK, "no daemon serves %s and %s; one is started below",
 			    state, runtime);
 	}
 }

@@ -30,7 +30,7 @@ DOCTOR_CHECK(doctor_check_kernel)
 	struct utsname name;
 	int major = 0, minor = 0;
 	if (uname(&name) < 0 || sscanf(name.release, "%d.%d", &major, &minor) != 2) {
-		finding_set(finding, VERDICT_FAILED, "the kernel does not say its version");
+		finding_set(finding, VERDICT_FAILED, "the kernel's version cannot be read");
 		return;
 	}
 	bool known = strcmp(name.machine, "x86_64") == 0 || strcmp(name.machine, "aarch64") == 0;
@@ -123,7 +123,7 @@ DOCTOR_CHECK(doctor_check_seccomp)
 	char text[16];
 	int result = doctor_run_child(seccomp_try, NULL, TIMEOUT_MS, text, sizeof(text));
 	if (result == 0) {
-		finding_set(finding, VERDICT_OK, "filters hold");
+		finding_set(finding, VERDICT_OK, "filters work");
 		return;
 	}
 	finding_set(finding, VERDICT_FAILED, "a system call filter cannot be set: %s",
@@ -144,7 +144,7 @@ DOCTOR_CHECK(doctor_check_landlock)
 		finding_set(finding, VERDICT_OK, "ABI %ld", version);
 	else
 		finding_set(finding, VERDICT_INFORMATION,
-			    "not there (%s); nothing here depends on it", strerror(errno));
+			    "unavailable (%s); nothing here depends on it", strerror(errno));
 }
 
 struct table_request {

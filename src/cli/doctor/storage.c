@@ -230,7 +230,7 @@ DOCTOR_CHECK(doctor_check_idmapped)
 	path_existing_part(client->config.state, part);
 	if (geteuid() != 0) {
 		finding_set(finding, VERDICT_INFORMATION,
-			    "are root's; without root layers are shared as they are");
+			    "need root; without root, layers are shared without mapping");
 		return;
 	}
 	int result = doctor_run_child(idmapped_mount_try, part, TIMEOUT_MS, text, sizeof(text));

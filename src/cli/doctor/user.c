@@ -95,13 +95,13 @@ DOCTOR_CHECK(doctor_check_subordinate_ids)
 	uint64_t gids = subordinate_ids_count("/etc/subgid", name, uid);
 	if (uids == 0 || gids == 0) {
 		finding_set(finding, VERDICT_WARNING,
-			    "%s grants %s nothing: sandboxes have one id, their root, and nobody "
-			    "else inside",
+			    "%s grants no ids to %s: sandboxes have only one id, root, and no "
+			    "other user inside",
 			    uids == 0 ? "/etc/subuid" : "/etc/subgid", *name ? name : "this uid");
 		if (*name)
 			finding_set_remedy(finding,
 					   "usermod --add-subuids 100000-165535 --add-subgids "
-					   "100000-165535 %s   (as root, a range nobody else has)",
+					   "100000-165535 %s   (as root; an unused range)",
 					   name);
 		return;
 	}
@@ -201,7 +201,7 @@ static void unified_delegation_check(struct finding *finding)
 	char place[256], directory[400], path[450], missing[64] = "";
 	if (!own_cgroup_path("", place) ||
 	    text_format(directory, sizeof(directory), CGROUP_ROOT "%s", place) < 0) {
-		finding_set(finding, VERDICT_WARNING, "this process is in no cgroup of version 2");
+		finding_set(finding, VERDICT_WARNING, "this process has no cgroup of version 2");
 		return;
 	}
 	int failure = cgroup_try(directory);

@@ -22,7 +22,7 @@ static const struct mcp_client *mcp_client_find(const char *name, struct error *
 		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
 			 client->name);
 	}
-	error_set(error, ERROR_USAGE, "there is no client \"%s\"; there are %s", name, names);
+	error_set(error, ERROR_USAGE, "unknown client \"%s\"; known are %s", name, names);
 	return NULL;
 }
 

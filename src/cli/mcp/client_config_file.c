@@ -133,7 +133,7 @@ static int config_file_leave(const char *path, const struct mcp_client *client, 
 		fprintf(stderr, "Put the entry \"%s\" above into its \"%s\"", name, client->key);
 	else
 		fprintf(stderr, "Put the table [mcp_servers.%s] above at its end", name);
-	fprintf(stderr, ", in place of any of that name.\n");
+	fprintf(stderr, ", and replace any existing one of that name.\n");
 	return MCP_CONFIG_BY_HAND;
 }
 

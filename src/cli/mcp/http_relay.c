@@ -3,7 +3,7 @@
  * parsed strictly, checked and sent on to the daemon at /mcp/opensandbox; the rest is passed
  * through in both directions until one side closes. A client of this port acts as this user, so
  * only this user's processes on this host may connect: the address must be a loopback one, pages of
- * other origins are refused, and the kernel tells whose process the other end is.
+ * other origins are refused, and we ask the kernel which user owns the other end.
  *
  * Each connection has a process, at most RELAY_MAX; each blocks. */
 #include <arpa/inet.h>
@@ -214,9 +214,9 @@ static int head_read(int fd, char *data, size_t room, size_t *ret_size, size_t *
 
 /* Counts the lines for a connection in the kernel's table; *ret_same: the other end is this user's.
  * Only the line of a connected socket that a process has open is evidence: a closed socket belongs
- * to the kernel and has no inode and uid 0, whoever owned it. Two sockets of one name prove
- * nothing. The table is read in pieces: while others connect and close, a line can appear twice or
- * be missed. */
+ * to the kernel and has no inode and uid 0, independent of its former owner. Two sockets with the
+ * same addresses prove nothing. The table is read in pieces: while others connect and close, a line
+ * can appear twice or be missed. */
 static size_t connection_table_count(const char *table, const char *wanted, bool *ret_same)
 {
 	char line[512];
@@ -314,7 +314,7 @@ static int connection_pass_through(int fd, struct exchange *exchange)
 			if (got <= 0 || fd_write_full(fd, data, (size_t)got) < 0)
 				return got < 0 ? -1 : 0;
 		}
-		/* A client that closes its side has gone, and its request with it. */
+		/* A client that closes its side is gone, and so is its request. */
 		if (fds[0].revents) {
 			ssize_t got = recv(fd, data, sizeof(data), 0);
 			if (got <= 0 ||

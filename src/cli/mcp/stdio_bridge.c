@@ -2,8 +2,8 @@
  * and the daemon over one upgraded connection. Only whole lines are passed on: a daemon that dies
  * in the middle of a line leaves no partial line on standard output.
  *
- * When the daemon is lost, the bridge reconnects (and starts a daemon if none runs). Requests that
- * were under way are answered with an error that says how to find their result. The settings of the
+ * When the daemon is lost, the bridge reconnects (and starts a daemon if none runs). Pending
+ * requests are answered with an error that says how to find their result. The settings of the
  * session are sent to the new daemon (pending_requests.c), and the client continues. Back-pressure:
  * the client is not read while the daemon accepts nothing; the daemon is not read while
  * MCP_HELD_MAX bytes wait for the client.
@@ -83,7 +83,7 @@ static void outgoing_consume(struct outgoing *outgoing, size_t size)
 /* Cannot happen: both sides check the bounds first. */
 static int line_too_long_error(struct error *error)
 {
-	return error_set(error, ERROR_TOO_LARGE, "more waits to be sent than there is room for");
+	return error_set(error, ERROR_TOO_LARGE, "too many bytes wait to be sent");
 }
 
 /* --- the daemon --- */

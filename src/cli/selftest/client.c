@@ -167,7 +167,7 @@ static int restart_links_try(struct selftest *test, const char *id, struct error
 	if (started && selftest_shell(test, test->boxes.small, "cd /; cat sys/etc/shadow", &answer,
 				      &refused) == 0)
 		selftest_note_result(test, id, member_integer(answer, "exit_code") != 0,
-				     "a file of the host's can be read through what a start left");
+				     "a file of the host can be read through links after a start");
 	json_decref(answer);
 	selftest_note_result(test, id,
 			     box_command_prints(test, test->boxes.neighbour, "echo here", "here\n"),

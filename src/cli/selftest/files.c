@@ -78,8 +78,8 @@ static int attempt_request(const struct attempt *attempt, const char *method, co
 	return status;
 }
 
-/* Checks the result of every attempt: nothing of the host was shown or changed, and the answer is
- * no failure of the daemon. */
+/* Checks the result of every attempt: nothing of the host was shown or changed, and the daemon did
+ * not fail. */
 static void attempt_judge(const struct attempt *attempt, const char *operation, int status,
 			  const struct buffer *answer)
 {
@@ -363,7 +363,7 @@ static int operation_run(struct selftest *test, const struct operation *operatio
 			if (buffer_printf(&folder, "%.*s%s",
 					  (int)(hole ? hole - ways[w] : (long)strlen(ways[w])),
 					  ways[w], hole ? test->folder : "") < 0)
-				return error_set(error, ERROR_INTERNAL, "a way is too long");
+				return error_set(error, ERROR_INTERNAL, "a path is too long");
 			snprintf(attempt.folder, sizeof(attempt.folder), "%s", folder.data);
 			snprintf(attempt.way, sizeof(attempt.way), "%s/marker", folder.data);
 			attempt_judge(&attempt, operation->name, operation->try(&attempt, &answer),
@@ -386,7 +386,7 @@ static int swaps_await(struct selftest *test, const char *id, const char *path, 
 			return 0;
 		usleep(50 * 1000);
 	}
-	selftest_note_result(test, id, false, "nothing is swapped meanwhile");
+	selftest_note_result(test, id, false, "the swapping process did not start");
 	return 0;
 }
 

@@ -1,5 +1,5 @@
-/* What a run of the selftest creates on this host and in the daemon, and removes: sandboxes with
- * the probe in them, a marker, listeners. Called by selftest.c; blocks. */
+/* Creates and removes everything that a selftest needs on this host and in the daemon: sandboxes
+ * with the probe in them, a marker, listeners. Called by selftest.c; blocks. */
 #include "cli/selftest/selftest.h"
 
 #include <arpa/inet.h>
@@ -180,7 +180,7 @@ static int marker_make(struct selftest *test, struct error *error)
 	return 0;
 }
 
-/* A tier with a kernel of its own has ids of its own: its id map does not tell the host's ids.
+/* A tier with a kernel of its own has ids of its own: its id map does not show the host's ids.
  * Requesting another user shows whether there is more than one id. */
 static int box_rights_find_by_trial(struct selftest *test, struct error *error)
 {
@@ -201,7 +201,8 @@ static int box_rights_find_by_trial(struct selftest *test, struct error *error)
 	return 0;
 }
 
-/* Which ids a sandbox has, from its id map: whether the daemon's spawner is root's. */
+/* Reads from a sandbox's id map which ids it has, and so whether the daemon's spawner runs as
+ * root. */
 static int box_rights_find(struct selftest *test, struct error *error)
 {
 	json_t *result = NULL;

@@ -1,6 +1,7 @@
-/* `caisson selftest`: tries on this host what the manifest of escapes says must not be possible,
- * against the running daemon, in sandboxes of each tier that the manifest covers. Prints what did
- * not hold and how many items did; the exit code is 0 only if all did. Blocks. */
+/* `caisson selftest`: tries the escapes of the manifest, which must not be possible, on this host:
+ * against the running daemon, in sandboxes of each tier that the manifest covers. Prints the items
+ * that did not hold and the number of those that did; the exit code is 0 only if all held.
+ * Blocks. */
 #include "cli/selftest/selftest.h"
 
 #include <signal.h>
@@ -350,7 +351,7 @@ static int selftest_run(struct client *client, int argc, char **argv, struct err
 		result = tiers_run(client, manifest, answer, error);
 	held_connection_close(hold);
 	if (interrupt_signal) {
-		error_print("caisson selftest: interrupted; what it made is removed");
+		error_print("caisson selftest: interrupted; everything that it made is removed");
 		result = 128 + interrupt_signal;
 	} else if (result >= 0 && cli_json) {
 		json_print(answer);

@@ -43,8 +43,8 @@ static void signal_remove_unfinished(int number)
 	_exit(128 + number);
 }
 
-/* The database is copied by a child that runs as the daemon's user, in the daemon's directory: root
- * opens nothing that this user may have put there. */
+/* The database is copied by a child that runs as the daemon's user, in the daemon's directory: so
+ * root opens no file that this user may have put there. */
 struct copy_job {
 	char directory[PATH_ROOM], path[PATH_ROOM];
 	uid_t uid;

@@ -206,9 +206,8 @@ static int extraction_run(struct extraction *extraction, int fd, struct error *e
 	if (library.archive_read_support_filter_zstd(archive) != ARCHIVE_OK ||
 	    library.archive_read_support_format_tar(archive) != ARCHIVE_OK ||
 	    library.archive_read_open_fd(archive, fd, READ_BLOCK) != ARCHIVE_OK)
-		result =
-		    error_set(error, ERROR_BACKUP_INVALID, "it is not a backup of caisson's: %s",
-			      library.archive_error_string(archive));
+		result = error_set(error, ERROR_BACKUP_INVALID, "it is not a caisson backup: %s",
+				   library.archive_error_string(archive));
 	if (result == 0)
 		result = extraction_read_manifest(extraction, error);
 	if (result == 0)

@@ -306,7 +306,7 @@ int state_tree_unpack(int archive, int directory, uint32_t owner, struct error *
 	/* The host's own ids belong to no sandbox. */
 	if (owner != 0 && (owner < UID_RANGE_BASE || owner > UINT32_MAX - UID_RANGE_SIZE))
 		return error_set(error, ERROR_BACKUP_INVALID,
-				 "its files: they are said to belong to uid %u", owner);
+				 "its files: the backup claims that they belong to uid %u", owner);
 	return tree_job_run(
 	    tree_unpack,
 	    (struct tree_job){.directory = directory, .archive = archive, .owner = owner}, error);

@@ -1,6 +1,6 @@
-/* libarchive, loaded only when a backup is made or read: it brings thirteen libraries with it,
- * which would double the start time of every `caisson` and the memory of each of our processes.
- * Loaded by backup.c and restore.c before they start a child. */
+/* libarchive, loaded only when a backup is made or read: it loads thirteen other libraries, which
+ * would double the start time of every `caisson` and the memory of each of our processes. Loaded by
+ * backup.c and restore.c before they start a child. */
 #pragma once
 
 #include <archive.h>

@@ -134,8 +134,8 @@ static int parts_put_in_place(int state)
 	return result;
 }
 
-/* Handles what an earlier restore left: finishes it if it was ready, else removes it. 1: it was
- * finished. */
+/* Handles the leftovers of an earlier restore: finishes it if it was ready, else removes it. 1: it
+ * was finished. */
 static int earlier_restore_settle(int state, struct error *error)
 {
 	int result = 0;
@@ -146,7 +146,7 @@ static int earlier_restore_settle(int state, struct error *error)
 		result = remove_tree(state, STAGING);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "what an earlier restore has left in " STAGING "/");
+				       "leftovers of an earlier restore in " STAGING "/");
 	return ready ? 1 : 0;
 }
 
@@ -279,7 +279,7 @@ static int restore_complete_state(int state, const struct state_manifest *manife
 		result = state_directory_sync(state);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "preparing what was unpacked");
+				       "preparing the unpacked files");
 	return 0;
 }
 
@@ -299,7 +299,7 @@ static int restore_run_locked(int state, int archive, const struct state_options
 	bool empty = directory_is_empty(state, "db") && directory_is_empty(state, "sandboxes");
 	if (!empty && !force)
 		return error_set(error, ERROR_CONFLICT,
-				 "%s is not empty%s: --force replaces what is there, sandboxes and "
+				 "%s is not empty%s: --force replaces its contents, sandboxes and "
 				 "their files included",
 				 name, earlier > 0 ? " (it holds that restore now)" : "");
 	if (text_format(staging, sizeof(staging), "%s/" STAGING, name) < 0 ||

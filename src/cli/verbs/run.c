@@ -33,7 +33,8 @@ static int body_add_limits(json_t *body, struct error *error)
 	return 0;
 }
 
-/* An option that cannot be sent is an error: without it the command might run as another user. */
+/* An option that cannot be sent is an error: without that option the command might run as another
+ * user. */
 static int body_add_text(json_t *body, const char *name, const char *text, struct error *error)
 {
 	if (text && json_object_set_new(body, name, json_string(text)) < 0)
@@ -83,7 +84,7 @@ static bool tty_is_wanted(void)
 	return !options.no_tty && (options.tty || exec_session_wants_tty());
 }
 
-/* *ret_left: the user has left it and it goes on. */
+/* *ret_left: the user has left it and it continues. */
 static int sandbox_run_session(struct client *client, const char *sandbox, bool fresh, int argc,
 			       char **argv, int *ret_exit_code, bool *ret_left, struct error *error)
 {

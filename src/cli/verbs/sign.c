@@ -1,5 +1,4 @@
-/* `caisson sign`: a URL that reads or writes one file of a sandbox; whoever has it needs no token.
- */
+/* `caisson sign`: creates a URL that reads or writes one file of a sandbox without a token. */
 #include <stdio.h>
 
 #include "base/text.h"
