@@ -60,8 +60,8 @@ static const char *option_values(const struct verb *verb, const struct option_sp
 /* Prints one shell case per option whose values are known: "--state|-s". */
 static void option_values_print(const struct verb *verb)
 {
-	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
-	     option++) {
+	const struct option_spec *option;
+	for (struct option_walk walk = {verb->options}; (option = option_next(&walk));) {
 		const char *words = option_values(verb, option);
 		if (!words)
 			continue;
@@ -74,8 +74,8 @@ static void option_values_print(const struct verb *verb)
 
 static void option_names_print(const struct verb *verb)
 {
-	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
-	     option++)
+	const struct option_spec *option;
+	for (struct option_walk walk = {verb->options}; (option = option_next(&walk));)
 		printf("--%s ", option->name);
 	printf("--json --help");
 }
@@ -187,8 +187,8 @@ static void fish_completion_print(void)
 		quoted_text_print((*verb)->summary);
 		printf("'\n");
 		fish_arguments_print(*verb);
-		for (const struct option_spec *option = (*verb)->options;
-		     option && option->kind != OPTION_END; option++) {
+		const struct option_spec *option;
+		for (struct option_walk walk = {(*verb)->options}; (option = option_next(&walk));) {
 			printf("complete -c caisson -n '__fish_seen_subcommand_from %s' -l %s",
 			       (*verb)->name, option->name);
 			if (option->letter)
