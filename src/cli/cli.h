@@ -63,8 +63,13 @@ void safe_text_print(const char *text);
 /* Print a line, on standard output or on standard error; control characters are escaped. */
 void line_print(const char *format, ...) PRINTF_LIKE(1, 2);
 void error_print(const char *format, ...) PRINTF_LIKE(1, 2);
-/* The name, without "--", of the flag that sets this field of a request. */
-const char *field_flag(const char *field);
+/* Adds the fields that these options set to a request's body, or to the query of its path. What
+ * they may be is the daemon's to check. */
+NODISCARD int options_to_body(const struct option_spec *options, json_t *body, struct error *error);
+NODISCARD int options_to_path(const struct option_spec *options, struct buffer *path,
+			      struct error *error);
+/* The unit of a field, as the end of its name has it: "MiB" of memory_mb; NULL: none. */
+const char *field_unit(const char *field);
 /* The API's errors name fields of a request. Replaces them by the flags of these options. */
 void error_name_flags(const struct option_spec *options, struct error *error);
 /* The API's errors name options of `caisson create`. Puts this verb's name there if it has the same
@@ -86,9 +91,14 @@ int64_t member_time(const json_t *object, const char *name);
 const char *member_text(const json_t *object, const char *name);
 int64_t member_integer(const json_t *object, const char *name);
 
-/* The options that `run` and `create` share, and the request that they make. */
+/* `words` of several options; those of two are found by the shell. */
+#define WORDS_EXECS "$(_caisson_execs)" /* of the sandbox on the command line, else of all */
+#define WORDS_TEMPLATES "$(CAISSON_START=no caisson templates 2>/dev/null | awk 'NR>1{print $1}')"
+#define WORDS_STATES                                                                               \
+	"creating,running,pausing,paused,resuming,stopping,stopped,starting,deleting,ended"
+
+/* The options of a create, and the request that they make. */
 #define CREATE_MOUNTS_MAX SANDBOX_MOUNTS_MAX
-#define CREATE_PAIRS_MAX 128
 struct create_options {
 	const char *template, *isolation, *name, *memory, *disk, *cpu, *timeout, *idle_timeout,
 	    *pids, *wait;
@@ -97,59 +107,8 @@ struct create_options {
 	bool nested_userns, allow_substitute, persistent, wake_on_read;
 };
 extern struct create_options create_options;
-#define CREATE_VOLUME_ROW                                                                          \
-	{                                                                                          \
-		"volume", 'v', OPTION_LIST, &create_options.mounts, "HOST:GUEST[:ro|rw|cow]",      \
-		    "mount a folder of yours: read-only, read-write, or copy-on-write "            \
-		    "(default: ro)"                                                                \
-	}
-#define CREATE_OPTION_ROWS                                                                           \
-	{"template",  0,                                                                             \
-	 OPTION_TEXT, &create_options.template,                                                      \
-	 "NAME",      "what is in it (default: host, this machine's own /usr, read-only)"},          \
-	    {"isolation",                                                                            \
-	     0,                                                                                      \
-	     OPTION_TEXT,                                                                            \
-	     &create_options.isolation,                                                              \
-	     "TIER",                                                                                 \
-	     "auto, namespace, gvisor or vm (default: auto, the strongest that it may choose; "      \
-	     "see doctor)"},                                                                         \
-	    {"name", 0, OPTION_TEXT, &create_options.name, "NAME", "a name in addition to its id"},  \
-	    {"cpu", 0, OPTION_TEXT, &create_options.cpu, "N", "cpus, like 0.5 or 2 (default: 1)"},   \
-	    {"memory",    'm',                                                                       \
-	     OPTION_TEXT, &create_options.memory,                                                    \
-	     "SIZE",      "memory, like 512M or 2G (default: 512M)"},                                \
-	    {"disk",      0,                                                                         \
-	     OPTION_TEXT, &create_options.disk,                                                      \
-	     "SIZE",      "disk space, like 1G (default: 1G)"},                                      \
-	    {"pids",      0,                                                                         \
-	     OPTION_TEXT, &create_options.pids,                                                      \
-	     "N",         "processes and threads (default: 512)"},                                   \
-	    {"env",       'e',                                                                       \
-	     OPTION_LIST, &create_options.environment,                                               \
-	     "K[=V]",     "environment of all its commands; K alone passes yours on (repeatable)"},  \
-	    {"wait",      0,                                                                         \
-	     OPTION_TEXT, &create_options.wait,                                                      \
-	     "TIME",      "how long to wait for room (default: do not wait)"},                       \
-	    {"size",      0,                                                                         \
-	     OPTION_TEXT, &create_options.size,                                                      \
-	     "NAME",      "cpu and memory by name: small, medium or large; --cpu and --memory win"}, \
-	    {"label",     'l',                                                                       \
-	     OPTION_LIST, &create_options.labels,                                                    \
-	     "K=V",       "a label to find it by: `caisson ls --label K=V` (repeatable)"},           \
-	    {"allow-substitute",                                                                     \
-	     0,                                                                                      \
-	     OPTION_FLAG,                                                                            \
-	     &create_options.allow_substitute,                                                       \
-	     NULL,                                                                                   \
-	     "use host in place of a template that is not installed"},                               \
-	    CREATE_VOLUME_ROW, {"metadata",  0,                                                      \
-				OPTION_LIST, &create_options.metadata,                               \
-				"K=V",       "a note kept with the sandbox (repeatable)"},           \
-	{                                                                                            \
-		"nested-userns", 0, OPTION_FLAG, &create_options.nested_userns, NULL,                \
-		    "allow user namespaces inside (widens the kernel that it can reach)"             \
-	}
+/* Those of every verb that creates one; --volume alone. */
+extern const struct option_spec create_rows[], volume_rows[];
 
 /* POST /v1/sandboxes with create_options; *ret_json is the new sandbox's record. */
 NODISCARD int client_sandbox_create(struct client *client, uint32_t default_idle_timeout,
@@ -164,12 +123,6 @@ void unenforced_limits_warn(const char *verb, const json_t *record);
 /* Prints the limits of a record that are not enforced, one line for each reason: the prefix, then
  * "disk, inodes: REASON". */
 void unenforced_limits_print(json_t *limits, const char *prefix);
-/* Set a member of a request if the option was given: seconds, MiB, or a number of cpus. */
-NODISCARD int body_set_seconds(json_t *body, const char *field, const char *text,
-			       struct error *error);
-NODISCARD int body_set_megabytes(json_t *body, const char *field, const char *text,
-				 struct error *error);
-NODISCARD int body_set_cpus(json_t *body, const char *text, struct error *error);
 /* Which sandboxes a verb acts on when none is named: --label, --state, --all. */
 struct selection {
 	struct text_list labels;
@@ -179,9 +132,15 @@ struct selection {
 /* Performs the action on the selected sandboxes and prints one line for each. */
 NODISCARD int selection_apply(struct client *client, const char *verb, const char *action,
 			      const struct selection *selection, struct error *error);
-/* Turns "K=V" and "K" (value from our own environment) into a JSON object. */
-NODISCARD int pairs_to_json(const struct text_list *list, bool inherit, json_t **ret_json,
+/* The object of a list of OPTION_PAIRS, OPTION_ENVIRONMENT or OPTION_CHANGES. */
+NODISCARD int pairs_to_json(const struct text_list *list, enum option_kind kind, json_t **ret_json,
 			    struct error *error);
+
+/* Where and as whom a command runs. */
+extern const struct option_spec place_rows[];
+/* The request of an exec, from the command's words and the options of `caisson exec`. */
+NODISCARD int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body,
+			     struct error *error);
 
 /* An exec whose standard descriptors are connected to ours; see cli/client/exec_session.c. */
 struct exec_session {

@@ -8,8 +8,6 @@
 #define SANDBOXES "CAISSON_START=no caisson ls --names 2>/dev/null"
 #define SANDBOX_IDS "CAISSON_START=no caisson ls -q 2>/dev/null"
 #define JOBS "CAISSON_START=no caisson jobs -q $box 2>/dev/null"
-/* The execs of the sandbox on the command line; if there is none, of all sandboxes. */
-#define EXECS "$(_caisson_execs)"
 
 static void verb_names_print(const char *separator)
 {
@@ -18,29 +16,6 @@ static void verb_names_print(const char *separator)
 			printf("%s%s", verb == verbs ? "" : separator, (*verb)->name);
 }
 
-/* Possible values of an option, for one verb or (NULL) for every verb that has it. */
-static const struct {
-	const char *verb, *option, *words;
-} values[] = {
-    {NULL, "size", "small medium large"},
-    {NULL, "state",
-     "running paused stopped ended creating starting stopping pausing resuming deleting"},
-    {NULL, "isolation", "auto namespace gvisor vm"},
-    {NULL, "template", "$(CAISSON_START=no caisson templates 2>/dev/null | awk 'NR>1{print $1}')"},
-    {"usage", "by", "sandbox workspace"},
-    {"logs", "exec", EXECS},
-    {"jobs", "kill", EXECS},
-    {"jobs", "rm", EXECS},
-    {"logs", "source", "stdout stderr both exec all"},
-    {"wait", "for", "running stopped paused ended idle"},
-    {"code", "language", "python node bash"},
-    {"verify", "stream", "stdout stderr"},
-    {"mcp", "toolsets", "files jobs metrics all"},
-    {"mcp", "dialect", "opensandbox"},
-    {"mcp", "transport", "stdio streamable-http"},
-    {"mcp", "protocol", "http https"},
-};
-
 /* Possible words after a verb's first argument. */
 static const struct {
 	const char *verb, *word, *words;
@@ -48,34 +23,33 @@ static const struct {
     {"mcp", "config", "claude-code claude-desktop cursor vscode windsurf zed codex gemini generic"},
 };
 
-static const char *option_values(const struct verb *verb, const struct option_spec *option)
+/* The values of an option, separated by spaces. */
+static void option_words_print(const struct option_spec *option)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
-		if (strcmp(values[i].option, option->name) == 0 &&
-		    (!values[i].verb || strcmp(values[i].verb, verb->name) == 0))
-			return values[i].words;
-	return NULL;
+	for (const char *at = option->words; *at; at++)
+		putchar(*at == ',' ? ' ' : *at);
 }
 
 /* Prints one shell case per option whose values are known: "--state|-s". */
 static void option_values_print(const struct verb *verb)
 {
-	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
-	     option++) {
-		const char *words = option_values(verb, option);
-		if (!words)
+	const struct option_spec *option;
+	for (struct option_walk walk = {verb->options}; (option = option_next(&walk));) {
+		if (!option->words)
 			continue;
 		printf("    %s:--%s", verb->name, option->name);
 		if (option->letter)
 			printf("|%s:-%c", verb->name, option->letter);
-		printf(") COMPREPLY=($(compgen -W \"%s\" -- \"$cur\")); return ;;\n", words);
+		printf(") COMPREPLY=($(compgen -W \"");
+		option_words_print(option);
+		printf("\" -- \"$cur\")); return ;;\n");
 	}
 }
 
 static void option_names_print(const struct verb *verb)
 {
-	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
-	     option++)
+	const struct option_spec *option;
+	for (struct option_walk walk = {verb->options}; (option = option_next(&walk));)
 		printf("--%s ", option->name);
 	printf("--json --help");
 }
@@ -187,18 +161,20 @@ static void fish_completion_print(void)
 		quoted_text_print((*verb)->summary);
 		printf("'\n");
 		fish_arguments_print(*verb);
-		for (const struct option_spec *option = (*verb)->options;
-		     option && option->kind != OPTION_END; option++) {
+		const struct option_spec *option;
+		for (struct option_walk walk = {(*verb)->options}; (option = option_next(&walk));) {
 			printf("complete -c caisson -n '__fish_seen_subcommand_from %s' -l %s",
 			       (*verb)->name, option->name);
 			if (option->letter)
 				printf(" -s %c", option->letter);
-			const char *words = option_values(*verb, option);
 			printf("%s", option->kind == OPTION_FLAG ? "" : " -r");
-			if (words && strcmp(words, EXECS) == 0)
+			if (option->words && strcmp(option->words, WORDS_EXECS) == 0) {
 				printf(" -f -a '(__caisson_execs)'");
-			else if (words && words[0] != '$')
-				printf(" -f -a '%s'", words);
+			} else if (option->words && option->words[0] != '$') {
+				printf(" -f -a '");
+				option_words_print(option);
+				putchar('\'');
+			}
 			putchar('\n');
 		}
 	}

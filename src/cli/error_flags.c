@@ -6,46 +6,15 @@
 #include "base/text.h"
 #include "cli/cli.h"
 
-/* Fields whose flag has another name or unit. For all others the flag has the field's name. */
-static const struct {
-	const char *field, *flag, *unit;
-} renamed[] = {
-    {"memory_mb", "memory", "MiB"},
-    {"disk_mb", "disk", "MiB"},
-    {"timeout_seconds", "timeout", "seconds"},
-    {"idle_timeout_seconds", "idle-timeout", "seconds"},
-    {"auto_pause_seconds", "auto-pause", "seconds"},
-    {"expires_seconds", "expires", "seconds"},
-    {"wait_ms", "wait", "milliseconds"},
-    {"labels", "label", NULL},
-    {"mounts", "volume", NULL},
-    {"scopes", "scope", NULL},
-};
-
-const char *field_flag(const char *field)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(renamed); i++)
-		if (strcmp(renamed[i].field, field) == 0)
-			return renamed[i].flag;
-	return field;
-}
-
 /* The flag that sets this field; false if none of these options does. */
 static bool field_flag_text(const struct option_spec *options, const char *field, char text[80])
 {
-	char name[64];
-	const char *unit = NULL;
-	if (text_copy(name, sizeof(name), field_flag(field)) < 0)
-		return false;
-	for (char *at = name; *at; at++)
-		*at = *at == '_' ? '-' : *at;
-	for (size_t i = 0; i < ARRAY_SIZE(renamed); i++)
-		if (strcmp(renamed[i].field, field) == 0)
-			unit = renamed[i].unit;
-	for (; options && options->kind != OPTION_END; options++) {
-		if (strcmp(options->name, name) == 0)
-			return snprintf(text, 80, unit ? "--%s (in %s)" : "--%s", name, unit) > 0;
-	}
+	const char *unit = field_unit(field);
+	const struct option_spec *option;
+	for (struct option_walk walk = {options}; (option = option_next(&walk));)
+		if (option->field && strcmp(option->field, field) == 0)
+			return snprintf(text, 80, unit ? "--%s (in %s)" : "--%s", option->name,
+					unit) > 0;
 	return false;
 }
 
@@ -111,7 +80,8 @@ void error_name_verb(const struct verb *verb, struct error *error)
 		return;
 	const char *name = found + strlen(create);
 	snprintf(option, sizeof(option), "%.*s", (int)strcspn(name, " =`"), name);
-	for (const struct option_spec *one = verb->options; one && one->kind != OPTION_END; one++) {
+	const struct option_spec *one;
+	for (struct option_walk walk = {verb->options}; (one = option_next(&walk));) {
 		if (strcmp(one->name, option) != 0)
 			continue;
 		snprintf(text, sizeof(text), "%.*s`caisson %s --%s", (int)(found - error->message),

@@ -91,8 +91,8 @@ static void page_put_verb(FILE *page, const struct verb *verb)
 	fputs(".SH DESCRIPTION\n", page);
 	page_put_lines(page, verb->help);
 	fputs(".SH OPTIONS\n", page);
-	for (const struct option_spec *option = verb->options; option && option->kind != OPTION_END;
-	     option++)
+	const struct option_spec *option;
+	for (struct option_walk walk = {verb->options}; (option = option_next(&walk));)
 		page_put_option(page, option);
 	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
 		page_put_option(page, &usual[i]);

@@ -2,27 +2,48 @@
 #include "cli/options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/suggestions.h"
 
 bool cli_json, cli_help;
 
+const struct option_spec *option_next(struct option_walk *walk)
+{
+	while (walk->next) {
+		const struct option_spec *option = walk->next++;
+		if (option->kind == OPTION_ROWS) {
+			if (walk->depth == ARRAY_SIZE(walk->after))
+				abort();
+			walk->after[walk->depth++] = walk->next;
+			walk->next = option->target;
+		} else if (option->kind == OPTION_END) {
+			walk->next = walk->depth > 0 ? walk->after[--walk->depth] : NULL;
+		} else {
+			return option;
+		}
+	}
+	return NULL;
+}
+
 static const struct option_spec *option_find_long(const struct option_spec *options,
 						  const char *name, size_t length)
 {
-	for (; options && options->kind != OPTION_END; options++)
-		if (strlen(options->name) == length && memcmp(options->name, name, length) == 0)
-			return options;
-	return NULL;
+	const struct option_spec *option;
+	for (struct option_walk walk = {options}; (option = option_next(&walk));)
+		if (strlen(option->name) == length && memcmp(option->name, name, length) == 0)
+			break;
+	return option;
 }
 
 static const struct option_spec *option_find_letter(const struct option_spec *options, char letter)
 {
-	for (; options && options->kind != OPTION_END; options++)
-		if (options->letter && options->letter == letter)
-			return options;
-	return NULL;
+	const struct option_spec *option;
+	for (struct option_walk walk = {options}; (option = option_next(&walk));)
+		if (option->letter && option->letter == letter)
+			break;
+	return option;
 }
 
 static int option_store(const struct option_spec *option, const char *value, struct error *error)
@@ -34,9 +55,14 @@ static int option_store(const struct option_spec *option, const char *value, str
 		*(bool *)option->target = true;
 		return 0;
 	case OPTION_TEXT:
+	case OPTION_NUMBER:
+	case OPTION_WORDS:
 		*(const char **)option->target = value;
 		return 0;
-	case OPTION_LIST: {
+	case OPTION_LIST:
+	case OPTION_PAIRS:
+	case OPTION_ENVIRONMENT:
+	case OPTION_CHANGES: {
 		struct text_list *list = option->target;
 		if (list->count == TEXT_LIST_MAX)
 			return error_set(error, ERROR_USAGE, "--%s is given more than %d times",
@@ -44,6 +70,7 @@ static int option_store(const struct option_spec *option, const char *value, str
 		list->items[list->count++] = value;
 		return 0;
 	}
+	case OPTION_ROWS:
 	case OPTION_END:
 		break;
 	}
@@ -130,15 +157,16 @@ int options_parse(const struct option_spec *options, int argc, char **argv, bool
 
 void options_print(const struct option_spec *options)
 {
-	for (; options && options->kind != OPTION_END; options++) {
+	const struct option_spec *option;
+	for (struct option_walk walk = {options}; (option = option_next(&walk));) {
 		char left[64], letter[8] = "    ";
-		if (options->letter)
-			snprintf(letter, sizeof(letter), "-%c, ", options->letter);
-		snprintf(left, sizeof(left), "%s--%s%s%s", letter, options->name,
-			 options->value ? " " : "", options->value ? options->value : "");
+		if (option->letter)
+			snprintf(letter, sizeof(letter), "-%c, ", option->letter);
+		snprintf(left, sizeof(left), "%s--%s%s%s", letter, option->name,
+			 option->value ? " " : "", option->value ? option->value : "");
 		if (strlen(left) > 30)
-			printf("  %s\n  %-30s  %s\n", left, "", options->help);
+			printf("  %s\n  %-30s  %s\n", left, "", option->help);
 		else
-			printf("  %-30s  %s\n", left, options->help);
+			printf("  %-30s  %s\n", left, option->help);
 	}
 }

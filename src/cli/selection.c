@@ -17,7 +17,7 @@ int selection_apply(struct client *client, const char *verb, const char *action,
 		    const struct selection *selection, struct error *error)
 {
 	json_t *labels, *answer = NULL;
-	if (pairs_to_json(&selection->labels, false, &labels, error) < 0)
+	if (pairs_to_json(&selection->labels, OPTION_PAIRS, &labels, error) < 0)
 		return -1;
 	json_t *body =
 	    json_pack("{s:s, s:{s:o, s:s*}, s:b}", "action", action, "selector", "labels", labels,

@@ -177,12 +177,13 @@ void option_suggest(const struct option_spec *options, const char *word, char *t
 			return;
 		}
 	}
-	for (; is_long && options && options->kind != OPTION_END; options++) {
-		unsigned letters = words_distance(name, size, options->name);
+	const struct option_spec *option;
+	for (struct option_walk walk = {is_long ? options : NULL}; (option = option_next(&walk));) {
+		unsigned letters = words_distance(name, size, option->name);
 		if (letters >= best || !distance_is_near(letters, size))
 			continue;
 		best = letters;
-		snprintf(text, room, "; did you mean --%s?", options->name);
+		snprintf(text, room, "; did you mean --%s?", option->name);
 	}
 }
 

@@ -95,7 +95,7 @@ static int box_make(struct selftest *test, char box[64], bool nested, bool small
 		    const struct buffer *probe, struct error *error)
 {
 	json_t *record = NULL, *labels = NULL;
-	if (pairs_to_json(&create_options.labels, false, &labels, error) < 0)
+	if (pairs_to_json(&create_options.labels, OPTION_PAIRS, &labels, error) < 0)
 		return -1;
 	json_t *body =
 	    json_pack("{s:s, s:i, s:i, s:i, s:i, s:b, s:o}", "isolation", test->tier,

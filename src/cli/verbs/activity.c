@@ -38,19 +38,27 @@ static void activity_entry_print(const json_t *entry, bool with_sandbox)
 
 /* --- activity --- */
 
+static const struct option_spec activity_specs[] = {
+    {"kind", 0, OPTION_TEXT, &options.kind, "KINDS",
+     "only these kinds, separated by commas: exec.ended, or exec for all of execs", "kind"},
+    {"last", 'n', OPTION_TEXT, &options.count, "N", "only the newest N", "limit"},
+    {"since", 0, OPTION_TEXT, &options.since, "TIME",
+     "after this time: 10m, or 2026-11-15T08:00:00Z", "since"},
+    {"until", 0, OPTION_TEXT, &options.until, "TIME", "before", "until"},
+    {0},
+};
+
 static int activity_fetch_page(struct client *client, const char *sandbox, const char *cursor,
 			       json_t **ret_answer, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(8192);
-	if (sandbox_path(&path, sandbox, "/activity", error) < 0)
+	if (sandbox_path(&path, sandbox,
+			 options.count ? "/activity?order=desc" : "/activity?limit=1000",
+			 error) < 0 ||
+	    options_to_path(activity_specs, &path, error) < 0)
 		return -1;
-	if (buffer_append_parameter(&path, "limit", options.count ? options.count : "1000") < 0 ||
-	    buffer_append_parameter(&path, "order", options.count ? "desc" : "asc") < 0 ||
-	    buffer_append_parameter(&path, "kind", options.kind) < 0 ||
-	    buffer_append_parameter(&path, "since", options.since) < 0 ||
-	    buffer_append_parameter(&path, "until", options.until) < 0 ||
-	    buffer_append_parameter(&path, "cursor", cursor) < 0)
-		return error_set(error, ERROR_USAGE, "an argument is too long");
+	if (buffer_append_parameter(&path, "cursor", cursor) < 0)
+		return error_set(error, ERROR_INTERNAL, "the daemon sent an invalid cursor");
 	return client_call(client, "GET", path.data, NULL, NULL, 0, ret_answer, error);
 }
 
@@ -87,16 +95,6 @@ static int activity_run(struct client *client, int argc, char **argv, struct err
 	json_decref(all);
 	return 0;
 }
-
-static const struct option_spec activity_specs[] = {
-    {"kind", 0, OPTION_TEXT, &options.kind, "KINDS",
-     "only these kinds, separated by commas: exec.ended, or exec for all of execs"},
-    {"last", 'n', OPTION_TEXT, &options.count, "N", "only the newest N"},
-    {"since", 0, OPTION_TEXT, &options.since, "TIME",
-     "after this time: 10m, or 2026-11-15T08:00:00Z"},
-    {"until", 0, OPTION_TEXT, &options.until, "TIME", "before"},
-    {0},
-};
 
 const struct verb verb_activity = {
     .name = "activity",
@@ -179,14 +177,21 @@ static int events_read(struct exchange *exchange, struct events_reading *reading
 	}
 }
 
-static int events_path_append(struct buffer *path, const char *after, struct error *error)
+static const struct option_spec events_specs[] = {
+    {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "keep printing new events"},
+    {"after", 0, OPTION_TEXT, &options.after, "ID",
+     "events after this one (the number at the start of each line)", "after"},
+    {"kind", 0, OPTION_TEXT, &options.kind, "KINDS",
+     "only these kinds, separated by commas: exec.ended, or exec for all of execs", "kind"},
+    {"sandbox", 0, OPTION_TEXT, &options.sandbox, "SANDBOX", "only of this sandbox", "sandbox"},
+    {0},
+};
+
+static int events_path_append(struct buffer *path, struct error *error)
 {
-	if (buffer_append_text(path, options.follow ? "/v1/events" : "/v1/events?follow=0") < 0 ||
-	    buffer_append_parameter(path, "after", after) < 0 ||
-	    buffer_append_parameter(path, "kind", options.kind) < 0 ||
-	    buffer_append_parameter(path, "sandbox", options.sandbox) < 0)
+	if (buffer_append_text(path, options.follow ? "/v1/events" : "/v1/events?follow=0") < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
-	return 0;
+	return options_to_path(events_specs, path, error);
 }
 
 static int events_follow(struct client *client, struct error *error)
@@ -197,8 +202,9 @@ static int events_follow(struct client *client, struct error *error)
 		DONE_BUFFER struct buffer path = BUFFER(8192);
 		struct exchange *exchange = exchange_new();
 		reading.again = false;
-		result =
-		    events_path_append(&path, *reading.last ? reading.last : options.after, error);
+		if (*reading.last)
+			options.after = reading.last;
+		result = events_path_append(&path, error);
 		struct request request = {.method = "GET", .path = path.data};
 		if (result == 0)
 			result = exchange_begin(client, &request, exchange, error);
@@ -219,12 +225,11 @@ static int events_run(struct client *client, int argc, char **argv UNUSED, struc
 		return error_set(error, ERROR_USAGE, "events takes no arguments");
 	if (options.follow)
 		return events_follow(client, error);
-	snprintf(after, sizeof(after), "%s", options.after ? options.after : "");
 	while (more) {
 		DONE_BUFFER struct buffer path = BUFFER(8192);
 		json_t *answer = NULL, *entry;
 		size_t i;
-		if (events_path_append(&path, *after ? after : NULL, error) < 0 ||
+		if (events_path_append(&path, error) < 0 ||
 		    client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 		json_array_foreach(json_object_get(answer, "items"), i, entry)
@@ -233,21 +238,12 @@ static int events_run(struct client *client, int argc, char **argv UNUSED, struc
 		/* Sent back unchanged: only the daemon knows its format. */
 		char *cursor = json_dumps(json_object_get(answer, "after"), JSON_ENCODE_ANY);
 		snprintf(after, sizeof(after), "%s", cursor ? cursor : "");
+		options.after = after;
 		free(cursor);
 		json_decref(answer);
 	}
 	return 0;
 }
-
-static const struct option_spec events_specs[] = {
-    {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "keep printing new events"},
-    {"after", 0, OPTION_TEXT, &options.after, "ID",
-     "events after this one (the number at the start of each line)"},
-    {"kind", 0, OPTION_TEXT, &options.kind, "KINDS",
-     "only these kinds, separated by commas: exec.ended, or exec for all of execs"},
-    {"sandbox", 0, OPTION_TEXT, &options.sandbox, "SANDBOX", "only of this sandbox"},
-    {0},
-};
 
 const struct verb verb_events = {
     .name = "events",

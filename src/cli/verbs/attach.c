@@ -230,6 +230,12 @@ static int newest_terminal_find(struct client *client, const char *sandbox, char
 	return 0;
 }
 
+static const struct option_spec attach_specs[] = {
+    {"read-only", 0, OPTION_FLAG, &options.read_only, NULL, "only watch; input is ignored",
+     "readonly"},
+    {0},
+};
+
 static int attached_open(struct client *client, const char *sandbox, const char *id,
 			 struct exchange *exchange, struct error *error)
 {
@@ -242,9 +248,10 @@ static int attached_open(struct client *client, const char *sandbox, const char 
 		 key);
 	if (sandbox_path(&path, sandbox, "/jobs/", error) < 0)
 		return -1;
-	if (buffer_append_encoded(&path, id) < 0 ||
-	    buffer_append_text(&path, options.read_only ? "/tty?readonly=1" : "/tty") < 0)
+	if (buffer_append_encoded(&path, id) < 0 || buffer_append_text(&path, "/tty") < 0)
 		return error_set(error, ERROR_USAGE, "an argument is too long");
+	if (options_to_path(attach_specs, &path, error) < 0)
+		return -1;
 	struct request request = {
 	    .method = "GET", .path = path.data, .upgrade = "websocket", .extra = extra};
 	if (exchange_begin(client, &request, exchange, error) < 0 ||
@@ -291,11 +298,6 @@ static int attach_run(struct client *client, int argc, char **argv, struct error
 	exchange_free(exchange);
 	return result < 0 ? -1 : attached.exit_code & 0xff;
 }
-
-static const struct option_spec attach_specs[] = {
-    {"read-only", 0, OPTION_FLAG, &options.read_only, NULL, "only watch; input is ignored"},
-    {0},
-};
 
 const struct verb verb_attach = {
     .name = "attach",

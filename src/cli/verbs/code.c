@@ -19,11 +19,12 @@ static bool new_context;
 
 static const struct option_spec options[] = {
     {"language", 0, OPTION_TEXT, &language, "LANGUAGE",
-     "python, node or bash; else by the file's name, else python"},
-    {"context", 'c', OPTION_TEXT, &context, "ID", "run it in this context"},
+     "python, node or bash; else by the file's name, else python", "language", "python,node,bash"},
+    {"context", 'c', OPTION_TEXT, &context, "ID", "run it in this context", "context"},
     {"new-context", 0, OPTION_FLAG, &new_context, NULL,
      "make a context first, run it there and print the context's id to standard error"},
-    {"timeout", 'T', OPTION_TEXT, &timeout_text, "TIME", "like 30s or 5m; 0: no limit"},
+    {"timeout", 'T', OPTION_TEXT, &timeout_text, "TIME", "like 30s or 5m; 0: no limit",
+     "timeout_seconds"},
     {0},
 };
 
@@ -59,10 +60,10 @@ static const char *file_language(const char *file)
 	return dot && strcmp(dot, ".sh") == 0 ? "bash" : "python";
 }
 
-static int context_make(struct client *client, const char *sandbox, const char *file,
-			char id[ID_LENGTH + 1], struct error *error)
+static int context_make(struct client *client, const char *sandbox, char id[ID_LENGTH + 1],
+			struct error *error)
 {
-	json_t *record = NULL, *body = json_pack("{s:s}", "language", file_language(file));
+	json_t *record = NULL, *body = json_pack("{s:s}", "language", language);
 	int result =
 	    client_sandbox_call(client, "POST", sandbox, "/contexts", body, &record, error);
 	if (result == 0 && text_copy(id, ID_LENGTH + 1, member_text(record, "id")) < 0)
@@ -118,8 +119,7 @@ static int code_run(struct client *client, int argc, char **argv, struct error *
 {
 	DONE_BUFFER struct buffer source = BUFFER(SOURCE_MAX + 65536);
 	DONE_BUFFER struct buffer path = BUFFER(4096);
-	char made[ID_LENGTH + 1];
-	uint64_t seconds = 0;
+	char made[ID_LENGTH + 1] = "";
 	if (argc != 2 && argc != 3)
 		return error_set(error, ERROR_USAGE,
 				 "code needs a sandbox and a file: caisson code mybox script.py");
@@ -127,29 +127,25 @@ static int code_run(struct client *client, int argc, char **argv, struct error *
 	if (context && (new_context || language))
 		return error_set(error, ERROR_USAGE,
 				 "a context has its language, and is there already");
-	if (timeout_text && text_to_seconds(timeout_text, &seconds) < 0)
-		return error_set(error, ERROR_USAGE,
-				 "--timeout: invalid time `%s`; use for example 30s or 5m",
-				 timeout_text);
 	if (source_read(file, &source, error) < 0 ||
 	    sandbox_path(&path, argv[1], "/code", error) < 0)
 		return -1;
-	if (new_context && context_make(client, argv[1], file, made, error) < 0)
-		return -1;
-	const char *in = new_context ? made : context;
-	json_t *body = json_object(), *answer = NULL;
 	json_t *text = json_stringn(buffer_text(&source), source.size);
 	if (!text || memchr(buffer_text(&source), '\0', source.size)) {
 		json_decref(text);
-		json_decref(body);
 		return error_set(error, ERROR_USAGE, "%s is not text in UTF-8", file);
 	}
-	json_object_set_new(body, "code", text);
-	json_object_set_new(body, in ? "context" : "language",
-			    json_string(in ? in : file_language(file)));
-	if (timeout_text)
-		json_object_set_new(body, "timeout_seconds", json_integer((json_int_t)seconds));
-	int result = client_call(client, "POST", path.data, body, NULL, 0, &answer, error);
+	json_t *body = json_pack("{s:o}", "code", text), *answer = NULL;
+	if (!context)
+		language = file_language(file);
+	int result = options_to_body(options, body, error);
+	if (result == 0 && new_context) {
+		result = context_make(client, argv[1], made, error);
+		json_object_del(body, "language");
+		json_object_set_new(body, "context", json_string(made));
+	}
+	if (result == 0)
+		result = client_call(client, "POST", path.data, body, NULL, 0, &answer, error);
 	if (result == 0 && cli_json)
 		json_print(answer);
 	else if (result == 0)

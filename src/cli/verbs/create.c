@@ -2,7 +2,6 @@
  * and their descriptors are sent along: the daemon opens no path of ours. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,100 +13,6 @@
 #include "proto/folder_grant.h"
 
 struct create_options create_options;
-
-int pairs_to_json(const struct text_list *list, bool inherit, json_t **ret_json,
-		  struct error *error)
-{
-	json_t *object = json_object();
-	for (size_t i = 0; i < list->count; i++) {
-		const char *item = list->items[i];
-		const char *equals = strchr(item, '=');
-		FREE_TEXT char *key =
-		    strndup(item, equals ? (size_t)(equals - item) : strlen(item));
-		const char *value = equals ? equals + 1 : inherit ? getenv(item) : NULL;
-		if (!key || !*key || (!value && !inherit)) {
-			json_decref(object);
-			return error_set(error, ERROR_USAGE, "\"%s\" is not of the form K=V", item);
-		}
-		/* A variable that is not set here is not passed on, as with other tools. */
-		if (value && json_object_set_new(object, key, json_string(value)) < 0) {
-			json_decref(object);
-			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", item);
-		}
-	}
-	*ret_json = object;
-	return 0;
-}
-
-int body_set_megabytes(json_t *body, const char *field, const char *text, struct error *error)
-{
-	uint64_t bytes;
-	if (!text)
-		return 0;
-	uint64_t least = strcmp(field, "disk_mb") == 0 ? SANDBOX_DISK_MIN : SANDBOX_MEMORY_MIN;
-	if (text_to_bytes(text, MIB, &bytes) < 0 || bytes < MIB)
-		return error_set(error, ERROR_USAGE,
-				 "--%s: invalid size `%s`; use for example 512M or 2G, at least "
-				 "%lluM",
-				 field_flag(field), text, (unsigned long long)(least / MIB));
-	json_object_set_new(body, field, json_integer((json_int_t)(bytes / MIB)));
-	return 0;
-}
-
-int body_set_seconds(json_t *body, const char *field, const char *text, struct error *error)
-{
-	uint64_t seconds;
-	if (!text)
-		return 0;
-	if (text_to_seconds(text, &seconds) < 0 || seconds > SANDBOX_TIMEOUT_MAX)
-		return error_set(error, ERROR_USAGE,
-				 "--%s: invalid time `%s`; use for example 90, 15m, 2h or 7d",
-				 field_flag(field), text);
-	json_object_set_new(body, field, json_integer((json_int_t)seconds));
-	return 0;
-}
-
-int body_set_cpus(json_t *body, const char *text, struct error *error)
-{
-	char *end;
-	if (!text)
-		return 0;
-	double cpu = strtod(text, &end);
-	if (*end || end == text || !isfinite(cpu) || cpu <= 0)
-		return error_set(error, ERROR_USAGE,
-				 "--cpu: invalid number `%s`; use for example 0.5 or 2", text);
-	json_object_set_new(body, "cpu", json_real(cpu));
-	return 0;
-}
-
-static int create_body_set_numbers(json_t *body, struct error *error)
-{
-	if (body_set_cpus(body, create_options.cpu, error) < 0)
-		return -1;
-	uint64_t pids;
-	if (create_options.pids) {
-		if (text_to_u64(create_options.pids, 1, SANDBOX_PIDS_MAX, &pids) < 0)
-			return error_set(error, ERROR_USAGE,
-					 "--pids: invalid number `%s`; use 1 to %u",
-					 create_options.pids, SANDBOX_PIDS_MAX);
-		json_object_set_new(body, "pids", json_integer((json_int_t)pids));
-	}
-	if (body_set_megabytes(body, "memory_mb", create_options.memory, error) < 0 ||
-	    body_set_megabytes(body, "disk_mb", create_options.disk, error) < 0 ||
-	    body_set_seconds(body, "timeout_seconds", create_options.timeout, error) < 0 ||
-	    body_set_seconds(body, "idle_timeout_seconds", create_options.idle_timeout, error) <
-		0 ||
-	    body_set_seconds(body, "auto_pause_seconds", create_options.auto_pause, error) < 0)
-		return -1;
-	uint64_t wait = 0;
-	if (create_options.wait && (text_to_seconds(create_options.wait, &wait) < 0 || wait > 600))
-		return error_set(error, ERROR_USAGE,
-				 "--wait: invalid time `%s`; use for example 30s, at most 10m",
-				 create_options.wait);
-	if (wait)
-		json_object_set_new(body, "wait_ms", json_integer((json_int_t)(wait * 1000)));
-	return 0;
-}
 
 /* Parses "HOST:GUEST[:mode]" and opens the folder; *ret_fd is its grant. */
 static int create_mount_open(const char *text, json_t *mounts, int *ret_fd, struct error *error)
@@ -173,46 +78,62 @@ int create_mounts_open(json_t *body, int fds[CREATE_MOUNTS_MAX], size_t *ret_cou
 	return 0;
 }
 
-static int create_body_fill(json_t *body, uint32_t default_idle_timeout, struct error *error)
-{
-	const struct {
-		const char *name, *value;
-	} texts[] = {{"template", create_options.template},
-		     {"isolation", create_options.isolation},
-		     {"name", create_options.name},
-		     {"size", create_options.size}};
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		if (texts[i].value &&
-		    json_object_set_new(body, texts[i].name, json_string(texts[i].value)) < 0)
-			return error_set(error, ERROR_USAGE, "--%s is not valid UTF-8",
-					 texts[i].name);
-	if (default_idle_timeout && !create_options.idle_timeout)
-		json_object_set_new(body, "idle_timeout_seconds",
-				    json_integer(default_idle_timeout));
-	if (create_body_set_numbers(body, error) < 0)
-		return -1;
-	json_t *pairs;
-	if (pairs_to_json(&create_options.environment, true, &pairs, error) < 0)
-		return -1;
-	json_object_set_new(body, "env", pairs);
-	if (pairs_to_json(&create_options.metadata, false, &pairs, error) < 0)
-		return -1;
-	json_object_set_new(body, "metadata", pairs);
-	if (pairs_to_json(&create_options.labels, false, &pairs, error) < 0)
-		return -1;
-	json_object_set_new(body, "labels", pairs);
-	const struct {
-		const char *name;
-		bool value;
-	} flags[] = {{"nested_userns", create_options.nested_userns},
-		     {"allow_substitute", create_options.allow_substitute},
-		     {"persistent", create_options.persistent},
-		     {"wake_on_read", create_options.wake_on_read}};
-	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
-		if (flags[i].value)
-			json_object_set_new(body, flags[i].name, json_true());
-	return 0;
-}
+const struct option_spec volume_rows[] = {
+    {"volume", 'v', OPTION_LIST, &create_options.mounts, "HOST:GUEST[:ro|rw|cow]",
+     "mount a folder of yours: read-only, read-write, or copy-on-write (default: ro)", "mounts"},
+    {0},
+};
+
+const struct option_spec create_rows[] = {
+    {"template", 0, OPTION_TEXT, &create_options.template, "NAME",
+     "what is in it (default: host, this machine's own /usr, read-only)", "template",
+     WORDS_TEMPLATES},
+    {"isolation", 0, OPTION_TEXT, &create_options.isolation, "TIER",
+     "auto, namespace, gvisor or vm (default: auto, the strongest that it may choose; see doctor)",
+     "isolation", "auto,namespace,gvisor,vm"},
+    {"name", 0, OPTION_TEXT, &create_options.name, "NAME", "a name in addition to its id", "name"},
+    {"cpu", 0, OPTION_NUMBER, &create_options.cpu, "N", "cpus, like 0.5 or 2 (default: 1)", "cpu"},
+    {"memory", 'm', OPTION_TEXT, &create_options.memory, "SIZE",
+     "memory, like 512M or 2G (default: 512M)", "memory_mb"},
+    {"disk", 0, OPTION_TEXT, &create_options.disk, "SIZE", "disk space, like 1G (default: 1G)",
+     "disk_mb"},
+    {"pids", 0, OPTION_NUMBER, &create_options.pids, "N", "processes and threads (default: 512)",
+     "pids"},
+    {"env", 'e', OPTION_ENVIRONMENT, &create_options.environment, "K[=V]",
+     "environment of all its commands; K alone passes yours on (repeatable)", "env"},
+    {"wait", 0, OPTION_TEXT, &create_options.wait, "TIME",
+     "how long to wait for room (default: do not wait)", "wait_ms"},
+    {"size", 0, OPTION_TEXT, &create_options.size, "NAME",
+     "cpu and memory by name: small, medium or large; --cpu and --memory win", "size",
+     "small,medium,large"},
+    {"label", 'l', OPTION_PAIRS, &create_options.labels, "K=V",
+     "a label to find it by: `caisson ls --label K=V` (repeatable)", "labels"},
+    {"allow-substitute", 0, OPTION_FLAG, &create_options.allow_substitute, NULL,
+     "use host in place of a template that is not installed", "allow_substitute"},
+    OPTION_ROWS_OF(volume_rows),
+    {"metadata", 0, OPTION_PAIRS, &create_options.metadata, "K=V",
+     "a note kept with the sandbox (repeatable)", "metadata"},
+    {"nested-userns", 0, OPTION_FLAG, &create_options.nested_userns, NULL,
+     "allow user namespaces inside (widens the kernel that it can reach)", "nested_userns"},
+    {0},
+};
+
+static const struct option_spec create_specs[] = {
+    OPTION_ROWS_OF(create_rows),
+    {"timeout", 'T', OPTION_TEXT, &create_options.timeout, "TIME",
+     "how long it lives, running or stopped, like 90s, 15m or 2h; 0 = no end (default: 10m, or no "
+     "end with --idle-timeout or --persistent)",
+     "timeout_seconds"},
+    {"idle-timeout", 0, OPTION_TEXT, &create_options.idle_timeout, "TIME",
+     "end it after this time without activity (default: off)", "idle_timeout_seconds"},
+    {"auto-pause", 0, OPTION_TEXT, &create_options.auto_pause, "TIME",
+     "pause it after this time without activity (default: off)", "auto_pause_seconds"},
+    {"persistent", 0, OPTION_FLAG, &create_options.persistent, NULL, "its idle time-out pauses it",
+     "persistent"},
+    {"wake-on-read", 0, OPTION_FLAG, &create_options.wake_on_read, NULL,
+     "requests with a read-only token wake it too", "wake_on_read"},
+    {0},
+};
 
 int client_sandbox_create(struct client *client, uint32_t default_idle_timeout, json_t **ret_json,
 			  struct error *error)
@@ -220,7 +141,10 @@ int client_sandbox_create(struct client *client, uint32_t default_idle_timeout, 
 	json_t *body = json_object();
 	int fds[CREATE_MOUNTS_MAX];
 	size_t fd_count = 0;
-	int result = create_body_fill(body, default_idle_timeout, error);
+	if (default_idle_timeout && !create_options.idle_timeout)
+		json_object_set_new(body, "idle_timeout_seconds",
+				    json_integer(default_idle_timeout));
+	int result = options_to_body(create_specs, body, error);
 	if (result == 0)
 		result = create_mounts_open(body, fds, &fd_count, error);
 	if (result == 0)
@@ -290,21 +214,6 @@ static int create_run(struct client *client, int argc, char **argv, struct error
 	json_decref(record);
 	return 0;
 }
-
-static const struct option_spec create_specs[] = {
-    CREATE_OPTION_ROWS,
-    {"timeout", 'T', OPTION_TEXT, &create_options.timeout, "TIME",
-     "how long it lives, running or stopped, like 90s, 15m or 2h; 0 = no end (default: 10m, or no "
-     "end with --idle-timeout or --persistent)"},
-    {"idle-timeout", 0, OPTION_TEXT, &create_options.idle_timeout, "TIME",
-     "end it after this time without activity (default: off)"},
-    {"auto-pause", 0, OPTION_TEXT, &create_options.auto_pause, "TIME",
-     "pause it after this time without activity (default: off)"},
-    {"persistent", 0, OPTION_FLAG, &create_options.persistent, NULL, "its idle time-out pauses it"},
-    {"wake-on-read", 0, OPTION_FLAG, &create_options.wake_on_read, NULL,
-     "requests with a read-only token wake it too"},
-    {0},
-};
 
 const struct verb verb_create = {
     .name = "create",

@@ -58,6 +58,19 @@ static void job_print(const json_t *record)
 	printf("\n");
 }
 
+static const struct option_spec jobs_specs[] = {
+    {"state", 's', OPTION_TEXT, &options.state, "STATE", "only running, ended or failed ones",
+     "state", "running,ended,failed"},
+    {"limit", 'n', OPTION_TEXT, &options.limit, "N", "at most this many (default: 100)", "limit"},
+    {"all", 'a', OPTION_FLAG, &options.all, NULL, "also the processes of code contexts", "all"},
+    {"quiet", 'q', OPTION_FLAG, &options.quiet, NULL, "ids only"},
+    {"kill", 0, OPTION_TEXT, &options.kill, "ID", "kill one and all that it started",
+     .words = WORDS_EXECS},
+    {"rm", 0, OPTION_TEXT, &options.remove, "ID",
+     "remove one and its output; a running one is killed first", .words = WORDS_EXECS},
+    {0},
+};
+
 static int jobs_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
@@ -76,12 +89,9 @@ static int jobs_run(struct client *client, int argc, char **argv, struct error *
 		return job_change(client, argv[1], options.kill, false, error);
 	if (options.remove)
 		return job_change(client, argv[1], options.remove, true, error);
-	if (sandbox_path(&path, argv[1], "/jobs", error) < 0)
+	if (sandbox_path(&path, argv[1], "/jobs", error) < 0 ||
+	    options_to_path(jobs_specs, &path, error) < 0)
 		return -1;
-	if (buffer_append_parameter(&path, "limit", options.limit ? options.limit : "100") < 0 ||
-	    buffer_append_parameter(&path, "all", options.all ? "1" : NULL) < 0 ||
-	    buffer_append_parameter(&path, "state", options.state) < 0)
-		return error_set(error, ERROR_USAGE, "an argument is too long");
 	if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 		return -1;
 	if (cli_json) {
@@ -99,17 +109,6 @@ static int jobs_run(struct client *client, int argc, char **argv, struct error *
 	json_decref(answer);
 	return 0;
 }
-
-static const struct option_spec jobs_specs[] = {
-    {"state", 's', OPTION_TEXT, &options.state, "STATE", "only running, ended or failed ones"},
-    {"limit", 'n', OPTION_TEXT, &options.limit, "N", "at most this many (default: 100)"},
-    {"all", 'a', OPTION_FLAG, &options.all, NULL, "also the processes of code contexts"},
-    {"quiet", 'q', OPTION_FLAG, &options.quiet, NULL, "ids only"},
-    {"kill", 0, OPTION_TEXT, &options.kill, "ID", "kill one and all that it started"},
-    {"rm", 0, OPTION_TEXT, &options.remove, "ID",
-     "remove one and its output; a running one is killed first"},
-    {0},
-};
 
 const struct verb verb_jobs = {
     .name = "jobs",

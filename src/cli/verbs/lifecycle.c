@@ -126,25 +126,18 @@ static int resume_run(struct client *client, int argc, char **argv, struct error
 	return sandboxes_act(client, argc, argv, "POST", "/resume", error);
 }
 
-#define SELECTION_ROWS                                                                             \
-	{"label",     'l',                                                                         \
-	 OPTION_LIST, &options.selection.labels,                                                   \
-	 "K=V",       "those with this label (repeatable: all must hold)"},                        \
-	    {"state",     's',                                                                     \
-	     OPTION_TEXT, &options.selection.state,                                                \
-	     "STATE",     "those that are running, paused, stopped, ..."},                         \
-	{                                                                                          \
-		"all", 'a', OPTION_FLAG, &options.selection.all, NULL, "every sandbox"             \
-	}
-
 static const struct option_spec select_specs[] = {
-    SELECTION_ROWS,
+    {"label", 'l', OPTION_PAIRS, &options.selection.labels, "K=V",
+     "those with this label (repeatable: all must hold)", "labels"},
+    {"state", 's', OPTION_TEXT, &options.selection.state, "STATE",
+     "those that are running, paused, stopped, ...", "status", WORDS_STATES},
+    {"all", 'a', OPTION_FLAG, &options.selection.all, NULL, "every sandbox", "all"},
     {0},
 };
 
 static const struct option_spec rm_specs[] = {
     {"force", 'f', OPTION_FLAG, &options.force, NULL, "a missing sandbox is no error"},
-    SELECTION_ROWS,
+    OPTION_ROWS_OF(select_specs),
     {0},
 };
 
@@ -174,11 +167,6 @@ const struct verb verb_stop = {
     .run = stop_run,
 };
 
-static const struct option_spec start_specs[] = {
-    CREATE_VOLUME_ROW,
-    {0},
-};
-
 const struct verb verb_start = {
     .name = "start",
     .sandboxes = true,
@@ -188,7 +176,7 @@ const struct verb verb_start = {
 	    "folders\n"
 	    "that it was created with (-v) must be given again, the same ones:\n"
 	    "  caisson start -v .:/workspace:rw SANDBOX",
-    .options = start_specs,
+    .options = volume_rows,
     .run = start_run,
 };
 

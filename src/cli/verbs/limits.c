@@ -275,7 +275,7 @@ static int budget_run(struct client *client, int argc, char **argv, struct error
 
 static const struct option_spec budget_specs[] = {
     {"workspace", 0, OPTION_TEXT, &options.workspace, "NAME",
-     "the workspace (default: the token's own)"},
+     "the workspace (default: the token's own)", "workspace"},
     {0},
 };
 

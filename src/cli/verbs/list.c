@@ -14,27 +14,35 @@ static struct {
 	const char *state;
 } options;
 
-/* Appends "/v1/sandboxes?" with the parameters for --all, --label and --state. */
-static int list_path_append(struct buffer *path, bool all, const char *cursor, struct error *error)
+static const struct option_spec ls_specs[] = {
+    {"all", 'a', OPTION_FLAG, &options.all, NULL, "also ended ones, with the reason", "all"},
+    {"quiet", 'q', OPTION_FLAG, &options.quiet, NULL, "ids only"},
+    {"names", 0, OPTION_FLAG, &options.names, NULL, "ids and names only, one per line"},
+    {"label", 'l', OPTION_LIST, &options.labels, "K=V",
+     "only those with this label (repeatable: all must hold)", "label"},
+    {"state", 's', OPTION_TEXT, &options.state, "STATE",
+     "only those that are running, paused, stopped, ended, ...", "state", WORDS_STATES},
+    {0},
+};
+
+static int list_path_append(struct buffer *path, const char *cursor, struct error *error)
 {
-	const struct text_list *labels = &options.labels;
-	int result = buffer_printf(path, "/v1/sandboxes?limit=200%s%s%s", all ? "&all=1" : "",
-				   *cursor ? "&cursor=" : "", cursor);
-	if (result == 0)
-		result = buffer_append_parameter(path, "state", options.state);
-	for (size_t i = 0; result == 0 && i < labels->count; i++)
-		result = buffer_append_parameter(path, "label", labels->items[i]);
-	return result < 0 ? error_set(error, ERROR_USAGE, "too many labels") : 0;
+	if (buffer_append_text(path, "/v1/sandboxes?limit=200") < 0 ||
+	    options_to_path(ls_specs, path, error) < 0)
+		return -1;
+	if (buffer_append_parameter(path, "cursor", *cursor ? cursor : NULL) < 0)
+		return error_set(error, ERROR_USAGE, "too many labels");
+	return 0;
 }
 
-static int list_fetch(struct client *client, bool all, json_t **ret_list, struct error *error)
+static int list_fetch(struct client *client, json_t **ret_list, struct error *error)
 {
 	json_t *list = json_array();
 	char cursor[256] = "";
 	for (;;) {
 		DONE_BUFFER struct buffer path = BUFFER(12 * KIB);
 		json_t *page = NULL;
-		if (list_path_append(&path, all, cursor, error) < 0 ||
+		if (list_path_append(&path, cursor, error) < 0 ||
 		    client_call(client, "GET", path.data, NULL, NULL, 0, &page, error) < 0) {
 			json_decref(list);
 			return -1;
@@ -144,7 +152,7 @@ static int ls_run(struct client *client, int argc, char **argv, struct error *er
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "ls takes no argument (\"%s\")", argv[1]);
 	json_t *list;
-	if (list_fetch(client, options.all, &list, error) < 0)
+	if (list_fetch(client, &list, error) < 0)
 		return -1;
 	if (cli_json) {
 		json_print(list);
@@ -163,17 +171,6 @@ static int ls_run(struct client *client, int argc, char **argv, struct error *er
 	json_decref(list);
 	return 0;
 }
-
-static const struct option_spec ls_specs[] = {
-    {"all", 'a', OPTION_FLAG, &options.all, NULL, "also ended ones, with the reason"},
-    {"quiet", 'q', OPTION_FLAG, &options.quiet, NULL, "ids only"},
-    {"names", 0, OPTION_FLAG, &options.names, NULL, "ids and names only, one per line"},
-    {"label", 'l', OPTION_LIST, &options.labels, "K=V",
-     "only those with this label (repeatable: all must hold)"},
-    {"state", 's', OPTION_TEXT, &options.state, "STATE",
-     "only those that are running, paused, stopped, ended, ..."},
-    {0},
-};
 
 const struct verb verb_ls = {
     .name = "ls",
@@ -269,7 +266,7 @@ static int top_run(struct client *client, int argc, char **argv, struct error *e
 	bool live = isatty(STDOUT_FILENO) && !options.once && !cli_json;
 	do {
 		json_t *list;
-		if (list_fetch(client, false, &list, error) < 0)
+		if (list_fetch(client, &list, error) < 0)
 			return -1;
 		list_add_usage(client, list);
 		if (cli_json) {

@@ -56,22 +56,28 @@ static int output_copy(struct exchange *exchange, struct error *error)
 
 /* --- the sandbox's log, line by line --- */
 
-static int lines_path_append(struct buffer *path, const char *sandbox, struct error *error)
-{
-	const struct {
-		const char *name, *value;
-	} parts[] = {
-	    {"tail", options.tail}, {"since", options.since},   {"until", options.until},
-	    {"grep", options.grep}, {"source", options.source}, {"exec", options.exec},
-	};
-	if (sandbox_path(path, sandbox, options.follow ? "/logs?follow=1" : "/logs?follow=0",
-			 error) < 0)
-		return -1;
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		if (buffer_append_parameter(path, parts[i].name, parts[i].value) < 0)
-			return error_set(error, ERROR_USAGE, "an argument is too long");
-	return 0;
-}
+/* For bytes of one command, or (by `field`) for lines. */
+static const struct option_spec logs_specs[] = {
+    {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "keep printing until the command ends",
+     "follow"},
+    {"exec", 'x', OPTION_TEXT, &options.exec, "ID",
+     "which command, like EXEC (default: the newest)", "exec", WORDS_EXECS},
+    {"stderr", 0, OPTION_FLAG, &options.standard_error, NULL, "its standard error instead",
+     "stream", NULL, "stderr"},
+    {"from", 0, OPTION_TEXT, &options.from, "OFFSET", "begin at this byte (default: 0)", "from"},
+    {"all", 'a', OPTION_FLAG, &options.all, NULL,
+     "lines of all commands (implied by the following)"},
+    {"tail", 'n', OPTION_TEXT, &options.tail, "N", "the last N lines (default: 1000)", "tail"},
+    {"since", 0, OPTION_TEXT, &options.since, "TIME",
+     "of commands that ran after this time: 10m, or 2026-01-31T12:00:00Z", "since"},
+    {"until", 0, OPTION_TEXT, &options.until, "TIME", "of commands that began before this time",
+     "until"},
+    {"source", 0, OPTION_TEXT, &options.source, "WHICH",
+     "stdout, stderr, both, exec (starts and ends) or all", "source",
+     "stdout,stderr,both,exec,all"},
+    {"grep", 'g', OPTION_TEXT, &options.grep, "TEXT", "only lines with this text in them", "grep"},
+    {0},
+};
 
 /* Prints a line unchanged, like `cat`: the user chose the terminal. */
 static void log_line_print(const json_t *line)
@@ -143,7 +149,8 @@ static int lines_show(struct client *client, const char *sandbox, struct error *
 		return error_set(error, ERROR_USAGE,
 				 "--from and --stderr are of one command's bytes; of lines it is "
 				 "--source");
-	if (lines_path_append(&path, sandbox, error) < 0)
+	if (sandbox_path(&path, sandbox, "/logs", error) < 0 ||
+	    options_to_path(logs_specs, &path, error) < 0)
 		return -1;
 	if (options.follow)
 		return lines_follow(client, path.data, error);
@@ -190,24 +197,6 @@ static int logs_run(struct client *client, int argc, char **argv, struct error *
 	exchange_free(exchange);
 	return result;
 }
-
-static const struct option_spec logs_specs[] = {
-    {"follow", 'f', OPTION_FLAG, &options.follow, NULL, "keep printing until the command ends"},
-    {"exec", 'x', OPTION_TEXT, &options.exec, "ID",
-     "which command, like EXEC (default: the newest)"},
-    {"stderr", 0, OPTION_FLAG, &options.standard_error, NULL, "its standard error instead"},
-    {"from", 0, OPTION_TEXT, &options.from, "OFFSET", "begin at this byte (default: 0)"},
-    {"all", 'a', OPTION_FLAG, &options.all, NULL,
-     "lines of all commands (implied by the following)"},
-    {"tail", 'n', OPTION_TEXT, &options.tail, "N", "the last N lines (default: 1000)"},
-    {"since", 0, OPTION_TEXT, &options.since, "TIME",
-     "of commands that ran after this time: 10m, or 2026-01-31T12:00:00Z"},
-    {"until", 0, OPTION_TEXT, &options.until, "TIME", "of commands that began before this time"},
-    {"source", 0, OPTION_TEXT, &options.source, "WHICH",
-     "stdout, stderr, both, exec (starts and ends) or all"},
-    {"grep", 'g', OPTION_TEXT, &options.grep, "TEXT", "only lines with this text in them"},
-    {0},
-};
 
 const struct verb verb_logs = {
     .name = "logs",

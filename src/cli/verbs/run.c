@@ -19,62 +19,58 @@ static struct {
 	bool interactive, tty, no_tty, keep, remove, detach;
 } options;
 
-static int body_add_limits(json_t *body, struct error *error)
-{
-	uint64_t seconds;
-	if (!options.timeout)
-		return 0;
-	if (text_to_seconds(options.timeout, &seconds) < 0 || seconds == 0 ||
-	    seconds > SANDBOX_TIMEOUT_MAX)
-		return error_set(error, ERROR_USAGE,
-				 "--timeout: invalid time `%s`; use for example 90, 15m or 2h",
-				 options.timeout);
-	json_object_set_new(body, "timeout_seconds", json_integer((json_int_t)seconds));
-	return 0;
-}
+const struct option_spec place_rows[] = {
+    {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)", "cwd"},
+    {"user", 'u', OPTION_TEXT, &options.user, "USER",
+     "name or number, optionally with :GROUP (default: root of the sandbox)", "user"},
+    {0},
+};
 
-/* An option that cannot be sent is an error: without that option the command might run as another
- * user. */
-static int body_add_text(json_t *body, const char *name, const char *text, struct error *error)
-{
-	if (text && json_object_set_new(body, name, json_string(text)) < 0)
-		return error_set(error, ERROR_USAGE, "--%s is not valid UTF-8", name);
-	return 0;
-}
+static const struct option_spec terminal_rows[] = {
+    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "use a terminal even if standard input is none"},
+    {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
+     "no effect: standard input is always passed on"},
+    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL,
+     "use no terminal even if standard input is one"},
+    {0},
+};
 
-/* Builds the request of an exec from the command's words and the options. */
-static int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
+static const struct option_spec exec_specs[] = {
+    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
+     "end the command and all it started after this time, like 90s or 15m", "timeout_seconds"},
+    {"env", 'e', OPTION_ENVIRONMENT, &options.environment, "K[=V]",
+     "environment; K alone passes yours on (repeatable)", "env"},
+    OPTION_ROWS_OF(place_rows),
+    OPTION_ROWS_OF(terminal_rows),
+    {"detach", 'd', OPTION_FLAG, &options.detach, NULL,
+     "start it, print its id, do not wait (see `caisson logs`, with --tty `caisson attach`)"},
+    {0},
+};
+
+int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
 {
-	json_t *words = json_array(), *body = json_object();
-	json_object_set_new(body, "argv", words);
+	json_t *words = json_array(), *body = json_pack("{s:o, s:b}", "argv", words, "tty", tty);
 	for (int i = 0; i < argc; i++) {
 		if (json_array_append_new(words, json_string(argv[i])) < 0) {
 			json_decref(body);
 			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", argv[i]);
 		}
 	}
-	json_t *environment = NULL;
-	if (pairs_to_json(&options.environment, true, &environment, error) < 0 ||
-	    body_add_limits(body, error) < 0) {
+	if (options_to_body(exec_specs, body, error) < 0) {
 		json_decref(body);
 		return -1;
 	}
 	const char *terminal = getenv("TERM");
-	if (tty && terminal && !json_object_get(environment, "TERM"))
-		json_object_set_new(environment, "TERM", json_string(terminal));
-	json_object_set_new(body, "env", environment);
-	if (body_add_text(body, "cwd", options.cwd, error) < 0 ||
-	    body_add_text(body, "user", options.user, error) < 0) {
-		json_decref(body);
-		return -1;
-	}
+	if (tty && terminal && !json_object_get(body, "env"))
+		json_object_set_new(body, "env", json_object());
+	if (tty && terminal && !json_object_get(json_object_get(body, "env"), "TERM"))
+		json_object_set_new(json_object_get(body, "env"), "TERM", json_string(terminal));
 	/* A terminal without a size (expect creates such ones) has none to pass on. */
 	struct winsize size;
 	if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
 		json_object_set_new(body, "rows", json_integer(size.ws_row));
 		json_object_set_new(body, "cols", json_integer(size.ws_col));
 	}
-	json_object_set_new(body, "tty", json_boolean(tty));
 	*ret_body = body;
 	return 0;
 }
@@ -119,7 +115,7 @@ static char sandbox_timeout[32];
 static void timeout_outlive_command(void)
 {
 	uint64_t seconds;
-	if (!options.timeout || text_to_seconds(options.timeout, &seconds) < 0 ||
+	if (!options.timeout || text_to_seconds(options.timeout, &seconds) < 0 || seconds == 0 ||
 	    seconds + 30 > SANDBOX_TIMEOUT_MAX)
 		return;
 	snprintf(sandbox_timeout, sizeof(sandbox_timeout), "%llu",
@@ -198,17 +194,12 @@ static int run_run(struct client *client, int argc, char **argv, struct error *e
 }
 
 static const struct option_spec run_specs[] = {
-    CREATE_OPTION_ROWS,
+    OPTION_ROWS_OF(create_rows),
     {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
-     "end the command and all it started after this time, like 90s or 15m (default: no end)"},
-    {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
-    {"user", 'u', OPTION_TEXT, &options.user, "USER",
-     "name or number, optionally with :GROUP (default: root of the sandbox)"},
-    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "use a terminal even if standard input is none"},
-    {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
-     "no effect: standard input is always passed on"},
-    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL,
-     "use no terminal even if standard input is one"},
+     "end the command and all it started after this time, like 90s or 15m (default: no end)",
+     "timeout_seconds"},
+    OPTION_ROWS_OF(place_rows),
+    OPTION_ROWS_OF(terminal_rows),
     {"keep", 'k', OPTION_FLAG, &options.keep, NULL,
      "keep the sandbox afterwards: for 10m, or a little longer than -T"},
     {"rm", 0, OPTION_FLAG, &options.remove, NULL, "no effect: it is removed anyway"},
@@ -284,24 +275,6 @@ static int exec_run(struct client *client, int argc, char **argv, struct error *
 		return -1;
 	return exit_code;
 }
-
-static const struct option_spec exec_specs[] = {
-    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
-     "end the command and all it started after this time, like 90s or 15m"},
-    {"env", 'e', OPTION_LIST, &options.environment, "K[=V]",
-     "environment; K alone passes yours on (repeatable)"},
-    {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
-    {"user", 'u', OPTION_TEXT, &options.user, "USER",
-     "name or number, optionally with :GROUP (default: root of the sandbox)"},
-    {"tty", 't', OPTION_FLAG, &options.tty, NULL, "use a terminal even if standard input is none"},
-    {"interactive", 'i', OPTION_FLAG, &options.interactive, NULL,
-     "no effect: standard input is always passed on"},
-    {"no-tty", 0, OPTION_FLAG, &options.no_tty, NULL,
-     "use no terminal even if standard input is one"},
-    {"detach", 'd', OPTION_FLAG, &options.detach, NULL,
-     "start it, print its id, do not wait (see `caisson logs`, with --tty `caisson attach`)"},
-    {0},
-};
 
 const struct verb verb_exec = {
     .name = "exec",

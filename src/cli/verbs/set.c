@@ -1,8 +1,6 @@
 /* `caisson set`, `wait` and `drain`: one request about one existing sandbox. */
 #include <stdio.h>
-#include <string.h>
 
-#include "base/text.h"
 #include "cli/cli.h"
 
 static struct {
@@ -11,68 +9,6 @@ static struct {
 	struct text_list labels, metadata;
 	bool no_name, wake_on_read, no_wake_on_read, persistent, no_persistent, delete, cancel;
 } options;
-
-/* "K=V" sets, "K-" removes. */
-static int body_merge_pairs(const struct text_list *list, json_t *body, const char *field,
-			    struct error *error)
-{
-	if (list->count == 0)
-		return 0;
-	json_t *object = json_object();
-	json_object_set_new(body, field, object);
-	for (size_t i = 0; i < list->count; i++) {
-		const char *item = list->items[i], *equals = strchr(item, '=');
-		size_t size = equals ? (size_t)(equals - item) : strlen(item);
-		bool removed = !equals && size > 1 && item[size - 1] == '-';
-		FREE_TEXT char *key = strndup(item, removed ? size - 1 : size);
-		if (!key || !*key || (!equals && !removed) ||
-		    json_object_set_new(object, key,
-					removed ? json_null() : json_string(equals + 1)) < 0)
-			return error_set(error, ERROR_USAGE,
-					 "\"%s\" is neither K=V nor K- (which removes it)", item);
-	}
-	return 0;
-}
-
-static void body_set_flag(json_t *body, const char *field, bool yes, bool no)
-{
-	if (yes || no)
-		json_object_set_new(body, field, json_boolean(yes));
-}
-
-static int set_body_fill(json_t *body, struct error *error)
-{
-	uint64_t pids;
-	if (options.name && options.no_name)
-		return error_set(error, ERROR_USAGE, "--name and --no-name exclude each other");
-	if ((options.persistent && options.no_persistent) ||
-	    (options.wake_on_read && options.no_wake_on_read))
-		return error_set(error, ERROR_USAGE, "an option and its opposite are given");
-	if (options.name && json_object_set_new(body, "name", json_string(options.name)) < 0)
-		return error_set(error, ERROR_USAGE, "--name is not valid UTF-8");
-	if (options.no_name)
-		json_object_set_new(body, "name", json_null());
-	if (options.pids) {
-		if (text_to_u64(options.pids, 1, SANDBOX_PIDS_MAX, &pids) < 0)
-			return error_set(error, ERROR_USAGE,
-					 "--pids: invalid number `%s`; use 1 to %u", options.pids,
-					 SANDBOX_PIDS_MAX);
-		json_object_set_new(body, "pids", json_integer((json_int_t)pids));
-	}
-	body_set_flag(body, "persistent", options.persistent, options.no_persistent);
-	body_set_flag(body, "wake_on_read", options.wake_on_read, options.no_wake_on_read);
-	if (body_set_cpus(body, options.cpu, error) < 0 ||
-	    body_set_megabytes(body, "memory_mb", options.memory, error) < 0 ||
-	    body_set_seconds(body, "timeout_seconds", options.timeout, error) < 0 ||
-	    body_set_seconds(body, "idle_timeout_seconds", options.idle_timeout, error) < 0 ||
-	    body_set_seconds(body, "auto_pause_seconds", options.auto_pause, error) < 0 ||
-	    body_merge_pairs(&options.labels, body, "labels", error) < 0 ||
-	    body_merge_pairs(&options.metadata, body, "metadata", error) < 0)
-		return -1;
-	if (json_object_size(body) == 0)
-		return error_set(error, ERROR_USAGE, "set needs something to change: --memory 1G");
-	return 0;
-}
 
 /* Sends one request about one sandbox and prints its record. */
 static int sandbox_request_print(struct client *client, const char *method, const char *sandbox,
@@ -89,41 +25,47 @@ static int sandbox_request_print(struct client *client, const char *method, cons
 	return 0;
 }
 
+static const struct option_spec set_specs[] = {
+    {"name", 0, OPTION_TEXT, &options.name, "NAME", "another name", "name"},
+    {"no-name", 0, OPTION_FLAG, &options.no_name, NULL, "remove its name", "name", NULL, "null"},
+    {"cpu", 0, OPTION_NUMBER, &options.cpu, "N", "cpus, like 0.5 or 2", "cpu"},
+    {"memory", 'm', OPTION_TEXT, &options.memory, "SIZE", "memory, like 512M or 2G", "memory_mb"},
+    {"pids", 0, OPTION_NUMBER, &options.pids, "N", "processes and threads", "pids"},
+    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
+     "how long it lives from now on; 0 = no end", "timeout_seconds"},
+    {"idle-timeout", 0, OPTION_TEXT, &options.idle_timeout, "TIME",
+     "end it after this time without activity; 0 = off", "idle_timeout_seconds"},
+    {"auto-pause", 0, OPTION_TEXT, &options.auto_pause, "TIME",
+     "pause it after this time without activity; 0 = off", "auto_pause_seconds"},
+    {"label", 'l', OPTION_CHANGES, &options.labels, "K=V",
+     "sets a label; K- removes it (repeatable)", "labels"},
+    {"metadata", 0, OPTION_CHANGES, &options.metadata, "K=V",
+     "sets a note; K- removes it (repeatable)", "metadata"},
+    {"persistent", 0, OPTION_FLAG, &options.persistent, NULL,
+     "its idle time-out pauses it instead of ending it", "persistent"},
+    {"no-persistent", 0, OPTION_FLAG, &options.no_persistent, NULL, "its idle time-out ends it",
+     "persistent", NULL, "false"},
+    {"wake-on-read", 0, OPTION_FLAG, &options.wake_on_read, NULL,
+     "requests with a read-only token wake it too", "wake_on_read"},
+    {"no-wake-on-read", 0, OPTION_FLAG, &options.no_wake_on_read, NULL, "it does not",
+     "wake_on_read", NULL, "false"},
+    {0},
+};
+
 static int set_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc != 2)
 		return error_set(error, ERROR_USAGE, "set takes one sandbox");
 	json_t *body = json_object();
-	int result = set_body_fill(body, error);
+	int result = options_to_body(set_specs, body, error);
+	if (result == 0 && json_object_size(body) == 0)
+		result =
+		    error_set(error, ERROR_USAGE, "set needs something to change: --memory 1G");
 	if (result == 0)
 		result = sandbox_request_print(client, "PATCH", argv[1], "", body, error);
 	json_decref(body);
 	return result;
 }
-
-static const struct option_spec set_specs[] = {
-    {"name", 0, OPTION_TEXT, &options.name, "NAME", "another name"},
-    {"no-name", 0, OPTION_FLAG, &options.no_name, NULL, "remove its name"},
-    {"cpu", 0, OPTION_TEXT, &options.cpu, "N", "cpus, like 0.5 or 2"},
-    {"memory", 'm', OPTION_TEXT, &options.memory, "SIZE", "memory, like 512M or 2G"},
-    {"pids", 0, OPTION_TEXT, &options.pids, "N", "processes and threads"},
-    {"timeout", 'T', OPTION_TEXT, &options.timeout, "TIME",
-     "how long it lives from now on; 0 = no end"},
-    {"idle-timeout", 0, OPTION_TEXT, &options.idle_timeout, "TIME",
-     "end it after this time without activity; 0 = off"},
-    {"auto-pause", 0, OPTION_TEXT, &options.auto_pause, "TIME",
-     "pause it after this time without activity; 0 = off"},
-    {"label", 'l', OPTION_LIST, &options.labels, "K=V", "sets a label; K- removes it (repeatable)"},
-    {"metadata", 0, OPTION_LIST, &options.metadata, "K=V",
-     "sets a note; K- removes it (repeatable)"},
-    {"persistent", 0, OPTION_FLAG, &options.persistent, NULL,
-     "its idle time-out pauses it instead of ending it"},
-    {"no-persistent", 0, OPTION_FLAG, &options.no_persistent, NULL, "its idle time-out ends it"},
-    {"wake-on-read", 0, OPTION_FLAG, &options.wake_on_read, NULL,
-     "requests with a read-only token wake it too"},
-    {"no-wake-on-read", 0, OPTION_FLAG, &options.no_wake_on_read, NULL, "it does not"},
-    {0},
-};
 
 const struct verb verb_set = {
     .name = "set",
@@ -140,33 +82,26 @@ const struct verb verb_set = {
     .run = set_run,
 };
 
-static int wait_run(struct client *client, int argc, char **argv, struct error *error)
-{
-	uint64_t seconds = 60;
-	char rest[96];
-	const char *what = options.wait_for ? options.wait_for : "ended";
-	if (argc != 2)
-		return error_set(error, ERROR_USAGE, "wait takes one sandbox");
-	if (options.wait_timeout &&
-	    (text_to_seconds(options.wait_timeout, &seconds) < 0 || seconds > 3600))
-		return error_set(error, ERROR_USAGE,
-				 "--timeout: invalid time `%s`; use for example 90s, at most 1h",
-				 options.wait_timeout);
-	if (strlen(what) > 16 || strspn(what, "abcdefghijklmnopqrstuvwxyz") != strlen(what))
-		return error_set(error, ERROR_USAGE,
-				 "--for takes running, stopped, paused, ended or idle");
-	snprintf(rest, sizeof(rest), "/wait?for=%s&timeout_seconds=%llu", what,
-		 (unsigned long long)seconds);
-	return sandbox_request_print(client, "GET", argv[1], rest, NULL, error);
-}
-
 static const struct option_spec wait_specs[] = {
     {"for", 0, OPTION_TEXT, &options.wait_for, "STATE",
-     "running, stopped, paused, ended or idle: no command runs in it (default: ended)"},
+     "running, stopped, paused, ended or idle: no command runs in it (default: ended)", "for",
+     "running,stopped,paused,ended,idle"},
     {"timeout", 'T', OPTION_TEXT, &options.wait_timeout, "TIME",
-     "how long at most, up to 1h (default: 1m)"},
+     "how long at most, up to 1h (default: 1m)", "timeout_seconds"},
     {0},
 };
+
+static int wait_run(struct client *client, int argc, char **argv, struct error *error)
+{
+	DONE_BUFFER struct buffer rest = BUFFER(4096);
+	if (argc != 2)
+		return error_set(error, ERROR_USAGE, "wait takes one sandbox");
+	if (!options.wait_for)
+		options.wait_for = "ended";
+	if (buffer_append_text(&rest, "/wait") < 0 || options_to_path(wait_specs, &rest, error) < 0)
+		return -1;
+	return sandbox_request_print(client, "GET", argv[1], rest.data, NULL, error);
+}
 
 const struct verb verb_wait = {
     .name = "wait",
@@ -180,30 +115,26 @@ const struct verb verb_wait = {
     .run = wait_run,
 };
 
+static const struct option_spec drain_specs[] = {
+    {"timeout", 'T', OPTION_TEXT, &options.drain_timeout, "TIME",
+     "stop it after this time even if commands run (default: 5m)", "timeout_seconds"},
+    {"delete", 0, OPTION_FLAG, &options.delete, NULL, "remove it at the end instead of stopping it",
+     "then", NULL, "delete"},
+    {"cancel", 0, OPTION_FLAG, &options.cancel, NULL, "cancel a drain", "cancel"},
+    {0},
+};
+
 static int drain_run(struct client *client, int argc, char **argv, struct error *error)
 {
 	if (argc != 2)
 		return error_set(error, ERROR_USAGE, "drain takes one sandbox");
 	json_t *body = json_object();
-	int result = body_set_seconds(body, "timeout_seconds", options.drain_timeout, error);
-	if (options.delete)
-		json_object_set_new(body, "then", json_string("delete"));
-	if (options.cancel)
-		json_object_set_new(body, "cancel", json_true());
+	int result = options_to_body(drain_specs, body, error);
 	if (result == 0)
 		result = sandbox_request_print(client, "POST", argv[1], "/drain", body, error);
 	json_decref(body);
 	return result;
 }
-
-static const struct option_spec drain_specs[] = {
-    {"timeout", 'T', OPTION_TEXT, &options.drain_timeout, "TIME",
-     "stop it after this time even if commands run (default: 5m)"},
-    {"delete", 0, OPTION_FLAG, &options.delete, NULL,
-     "remove it at the end instead of stopping it"},
-    {"cancel", 0, OPTION_FLAG, &options.cancel, NULL, "cancel a drain"},
-    {0},
-};
 
 const struct verb verb_drain = {
     .name = "drain",

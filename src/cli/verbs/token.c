@@ -2,39 +2,35 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "cli/cli.h"
 
 static struct {
 	const char *workspace, *scopes, *expires, *label, *sandbox;
 } options;
 
+static const struct option_spec token_specs[] = {
+    {"workspace", 0, OPTION_TEXT, &options.workspace, "NAME",
+     "the workspace that it is for (default: default)", "workspace"},
+    {"scope", 0, OPTION_WORDS, &options.scopes, "S[,S...]",
+     "sandboxes:read, sandboxes:write, admin (default: the first two)", "scopes",
+     "sandboxes:read,sandboxes:write,admin"},
+    {"expires", 0, OPTION_TEXT, &options.expires, "TIME", "like 24h or 30d (default: never)",
+     "expires_seconds"},
+    {"label", 0, OPTION_TEXT, &options.label, "TEXT", "a note for you", "label"},
+    {"sandbox", 0, OPTION_TEXT, &options.sandbox, "ID", "valid for this sandbox only", "sandbox"},
+    {0},
+};
+
 static int token_new(struct client *client, struct error *error)
 {
 	json_t *body = json_object(), *answer = NULL;
-	uint64_t seconds = 0;
-	if (options.expires && text_to_seconds(options.expires, &seconds) < 0) {
-		json_decref(body);
-		return error_set(error, ERROR_USAGE,
-				 "--expires: invalid time `%s`; use for example 24h or 30d",
-				 options.expires);
-	}
-	json_t *scopes = json_array();
-	FREE_TEXT char *words =
-	    text_duplicate(options.scopes ? options.scopes : "sandboxes:read,sandboxes:write");
-	char *rest = words, *word;
-	while ((word = strsep(&rest, ",")))
-		json_array_append_new(scopes, json_string(word));
-	json_object_set_new(body, "scopes", scopes);
-	json_object_set_new(body, "workspace",
-			    json_string(options.workspace ? options.workspace : "default"));
-	if (seconds)
-		json_object_set_new(body, "expires_seconds", json_integer((json_int_t)seconds));
-	if (options.label)
-		json_object_set_new(body, "label", json_string(options.label));
-	if (options.sandbox)
-		json_object_set_new(body, "sandbox", json_string(options.sandbox));
-	int result = client_call(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
+	if (!options.scopes)
+		options.scopes = "sandboxes:read,sandboxes:write";
+	if (!options.workspace)
+		options.workspace = "default";
+	int result = options_to_body(token_specs, body, error);
+	if (result == 0)
+		result = client_call(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
 	json_decref(body);
 	if (result < 0)
 		return -1;
@@ -108,17 +104,6 @@ static int token_run(struct client *client, int argc, char **argv, struct error 
 		return token_revoke(client, argc, argv, error);
 	return error_set(error, ERROR_USAGE, "use token create, token list or token revoke ID");
 }
-
-static const struct option_spec token_specs[] = {
-    {"workspace", 0, OPTION_TEXT, &options.workspace, "NAME",
-     "the workspace that it is for (default: default)"},
-    {"scope", 0, OPTION_TEXT, &options.scopes, "S[,S...]",
-     "sandboxes:read, sandboxes:write, admin (default: the first two)"},
-    {"expires", 0, OPTION_TEXT, &options.expires, "TIME", "like 24h or 30d (default: never)"},
-    {"label", 0, OPTION_TEXT, &options.label, "TEXT", "a note for you"},
-    {"sandbox", 0, OPTION_TEXT, &options.sandbox, "ID", "valid for this sandbox only"},
-    {0},
-};
 
 const struct verb verb_token = {
     .name = "token",

@@ -9,6 +9,18 @@ static struct {
 	const char *from, *to, *by, *workspace;
 } options;
 
+static const struct option_spec usage_specs[] = {
+    {"from", 0, OPTION_TEXT, &options.from, "TIME",
+     "from the hour of this time: 6h, 2026-11-15 or 2026-11-15T08:00:00Z (default: this month)",
+     "from"},
+    {"to", 0, OPTION_TEXT, &options.to, "TIME", "to the hour of this time (default: now)", "to"},
+    {"by", 0, OPTION_TEXT, &options.by, "KIND", "sandbox or workspace (default: sandbox)", "by",
+     "sandbox,workspace"},
+    {"workspace", 0, OPTION_TEXT, &options.workspace, "NAME",
+     "another workspace's, or '*' for all; for the administrator", "workspace"},
+    {0},
+};
+
 /* Reads all pages into one list. */
 static int usage_read_all(struct client *client, json_t *items, struct error *error)
 {
@@ -16,18 +28,12 @@ static int usage_read_all(struct client *client, json_t *items, struct error *er
 	do {
 		DONE_BUFFER struct buffer path = BUFFER(4096);
 		json_t *answer = NULL;
-		const struct {
-			const char *name, *value;
-		} parameters[] = {
-		    {"from", options.from},           {"to", options.to}, {"by", options.by},
-		    {"workspace", options.workspace}, {"limit", "1000"},  {"cursor", cursor},
-		};
-		int result = buffer_append_text(&path, "/v1/usage");
-		for (size_t i = 0; i < ARRAY_SIZE(parameters); i++)
-			if (result < 0 || buffer_append_parameter(&path, parameters[i].name,
-								  parameters[i].value) < 0)
-				return error_set(error, ERROR_USAGE, "--%s is too long",
-						 parameters[i].name);
+		if (buffer_append_text(&path, "/v1/usage?limit=1000") < 0 ||
+		    options_to_path(usage_specs, &path, error) < 0)
+			return -1;
+		if (buffer_append_parameter(&path, "cursor", cursor) < 0)
+			return error_set(error, ERROR_INTERNAL,
+					 "the daemon sent an invalid cursor");
 		if (client_call(client, "GET", path.data, NULL, NULL, 0, &answer, error) < 0)
 			return -1;
 		json_array_extend(items, json_object_get(answer, "items"));
@@ -79,16 +85,6 @@ static int usage_run(struct client *client, int argc, char **argv, struct error 
 	json_decref(items);
 	return 0;
 }
-
-static const struct option_spec usage_specs[] = {
-    {"from", 0, OPTION_TEXT, &options.from, "TIME",
-     "from the hour of this time: 6h, 2026-11-15 or 2026-11-15T08:00:00Z (default: this month)"},
-    {"to", 0, OPTION_TEXT, &options.to, "TIME", "to the hour of this time (default: now)"},
-    {"by", 0, OPTION_TEXT, &options.by, "KIND", "sandbox or workspace (default: sandbox)"},
-    {"workspace", 0, OPTION_TEXT, &options.workspace, "NAME",
-     "another workspace's, or '*' for all; for the administrator"},
-    {0},
-};
 
 const struct verb verb_usage = {
     .name = "usage",

@@ -430,7 +430,8 @@ static const struct option_spec verify_specs[] = {
      "the public key that must have signed it (default: the receipt's own)"},
     {"output-file", 0, OPTION_TEXT, &options.output_file, "FILE",
      "compare this with what the command printed"},
-    {"stream", 0, OPTION_TEXT, &options.stream, "STREAM", "stdout or stderr (default: stdout)"},
+    {"stream", 0, OPTION_TEXT, &options.stream, "STREAM", "stdout or stderr (default: stdout)",
+     .words = "stdout,stderr"},
     {0},
 };
 

@@ -7,32 +7,6 @@
 
 #include "cli/client/held_connection.h"
 
-static struct {
-	const char *cwd, *user;
-} options;
-
-static int server_exec_body_make(int argc, char **argv, json_t **ret_body, struct error *error)
-{
-	json_t *words = json_array(), *body = json_pack("{s:o, s:b}", "argv", words, "tty", 0);
-	for (int i = 0; i < argc; i++) {
-		if (json_array_append_new(words, json_string(argv[i])) < 0) {
-			json_decref(body);
-			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", argv[i]);
-		}
-	}
-	const char *const texts[][2] = {{"cwd", options.cwd}, {"user", options.user}};
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-		if (texts[i][1] &&
-		    json_object_set_new(body, texts[i][0], json_string(texts[i][1])) < 0) {
-			json_decref(body);
-			return error_set(error, ERROR_USAGE, "--%s is not valid UTF-8",
-					 texts[i][0]);
-		}
-	}
-	*ret_body = body;
-	return 0;
-}
-
 /* Creates the sandbox, runs the server in it and deletes the sandbox. */
 static int held_sandbox_run(struct client *client, const char *verb, json_t *body,
 			    int *ret_exit_code, struct error *error)
@@ -60,7 +34,7 @@ static int wrap_run(struct client *client, int argc, char **argv, struct error *
 				 "wrap needs a command: caisson wrap -v .:/workspace -- node "
 				 "server.js");
 	json_t *body = NULL;
-	if (server_exec_body_make(argc - 1, argv + 1, &body, error) < 0)
+	if (exec_body_make(argc - 1, argv + 1, false, &body, error) < 0)
 		return -1;
 	struct exchange *hold = NULL;
 	int exit_code = 0;
@@ -73,10 +47,8 @@ static int wrap_run(struct client *client, int argc, char **argv, struct error *
 }
 
 static const struct option_spec wrap_specs[] = {
-    CREATE_OPTION_ROWS,
-    {"cwd", 'w', OPTION_TEXT, &options.cwd, "DIR", "where it starts (default: /workspace)"},
-    {"user", 'u', OPTION_TEXT, &options.user, "USER",
-     "name or number, optionally with :GROUP (default: root of the sandbox)"},
+    OPTION_ROWS_OF(create_rows),
+    OPTION_ROWS_OF(place_rows),
     {0},
 };
 
