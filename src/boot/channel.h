@@ -15,7 +15,7 @@
 struct boot_handles {
 	int listener; /* bound by the spawner; its owner calls listen() when ready to serve */
 	/* cgroup.procs of the `work` cgroup in each hierarchy, write-only: writing "0" moves the
-	 * writer into it. None if the host gives us no cgroups. */
+	 * writer into it. Empty if the host delegates no cgroups to us. */
 	int work_cgroups[WORK_CGROUPS_MAX];
 	uint32_t work_cgroup_count;
 	int memory_usage, memory_limit, memory_stat; /* of the work cgroup */

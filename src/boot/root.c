@@ -23,7 +23,7 @@ int root_begin(const struct small_root *small, const char **ret_step)
 	int result = sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private);
 	if (result < 0)
 		return result;
-	*ret_step = "a root of its own";
+	*ret_step = "the small root";
 	CLOSE_FD int root = fs_make("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 	if (root < 0)
 		return root;
@@ -123,8 +123,8 @@ static const char *const places[] = {
 /* Makes an overlay over a directory of the host. A file that is shared with the host and other
  * sandboxes shows more than its content: a process that watches it (inotify) sees what they run
  * and when, and one that locks it (flock) stops others that lock it. The overlay has inodes of
- * its own, with the same pages of the page cache. If the host's directory is itself two overlays
- * deep, or has a mount in it that must stay, it is bound without an overlay. */
+ * its own, with the same pages of the page cache. If the host's directory itself consists of two
+ * nested overlays, or contains a mount that must stay, it is bound without an overlay. */
 static int bind_cover(int bind, uint32_t index)
 {
 	char lower[32];
@@ -144,7 +144,7 @@ static int bind_cover(int bind, uint32_t index)
 static int binds_attach(const struct boot_assign *request, const int *binds, bool covered,
 			const char **ret_step)
 {
-	*ret_step = "a place that is not known";
+	*ret_step = "an unknown place";
 	for (uint32_t i = 0; i < request->bind_count; i++) {
 		uint32_t place = request->bind_places[i];
 		if (place >= ARRAY_SIZE(places) || !places[place])
@@ -161,7 +161,7 @@ static int binds_attach(const struct boot_assign *request, const int *binds, boo
 	return 0;
 }
 
-/* The user may have replaced some of these: then they stay as they are. */
+/* Existing entries are not changed, since the user may have replaced them. */
 static const struct {
 	const char *path;
 	mode_t mode;

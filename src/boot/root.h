@@ -23,7 +23,7 @@ struct small_root {
 	const char *size, *inodes; /* options of tmpfs */
 	const char *const *directories;
 	size_t directory_count;
-	mode_t mode; /* the directories' */
+	mode_t mode; /* of the directories */
 };
 NODISCARD int root_begin(const struct small_root *small, const char **ret_step);
 /* Makes `r` from the disk and the layers of ASSIGN; `fds` are its descriptors. */

@@ -40,7 +40,7 @@ static struct {
 	char cwd[2 * GUEST_PATH_MAX]; /* twice: the home directory and a path below it */
 	int standard[3];
 	char path[2 * GUEST_PATH_MAX]; /* the program that was tried last */
-	/* The step that the child came to, and the errno of its failure; 0: it executes. */
+	/* The last step that the child reached, and the errno of its failure; 0: it executes. */
 	enum step step;
 	int errnum;
 } command;
@@ -238,7 +238,7 @@ static void standard_set(const int *fds, size_t count)
 	command.standard[2] = at < count ? fds[at++] : STDERR_FILENO;
 }
 
-/* A path means what it means to a user at a prompt in /workspace. */
+/* A relative path starts at /workspace, and "~" is the user's home directory. */
 static void cwd_prepare(void)
 {
 	const char *path = (const char *)command.request->cwd.data, *from = CWD_DEFAULT "/";

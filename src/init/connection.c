@@ -24,7 +24,7 @@
 
 #define OUTBOX_SIZE (1024 * 1024)
 #define OUTBOX_BUSY (512 * 1024)
-/* Requests served in one turn before others have theirs. */
+/* Requests served in one turn of the loop. */
 #define REQUESTS_PER_TURN 64
 /* Descriptors that were received and whose frames were not served yet. */
 #define FDS_MAX 32
@@ -37,13 +37,13 @@ static struct {
 	uint32_t watched;
 	bool hello;
 	bool closing; /* closes when the outbox is empty */
-	bool lasts;   /* it is a channel on which connections follow each other: see FRAME_BEGIN */
+	bool lasts;   /* a channel that one connection after another uses: see FRAME_BEGIN */
 	size_t out_start, out_end;
 	int fds[FDS_MAX];
 	size_t fd_count;
 } connection = {.listener = -1, .fd = -1};
 
-/* Not in the struct, whose initializer would put them into the file. */
+/* Not in the struct: its initializer would put these buffers into the executable. */
 static struct inbox inbox;
 static uint8_t outbox[OUTBOX_SIZE];
 
@@ -227,14 +227,14 @@ static void hello_serve(const struct request *request)
 static void configure_request_serve(const struct request *request)
 {
 	struct failure failure = {.kind = ERROR_SANDBOX_STATE,
-				  .message = "the sandbox has been configured before"};
+				  .message = "the sandbox is already configured"};
 	if (configuration.configured || configure(&request->configure, &failure) < 0)
 		failure_queue(FRAME_REFUSED, 0, &failure);
 	else
 		connection_send(FRAME_CONFIGURED, 0, NULL, 0);
 }
 
-/* Descriptors come in the order of the frames they belong to; an exec's are its logs. */
+/* Descriptors arrive in the order of the frames that they belong to; an exec's are its logs. */
 static void exec_request_serve(const struct request *request)
 {
 	int logs[2] = {-1, -1};
@@ -351,8 +351,8 @@ static void request_serve(const struct request *request)
 	}
 }
 
-/* The daemon of the last connection is gone. The frames that are queued for it stay queued:
- * OUTPUT is among them. */
+/* The daemon of the last connection is gone. Frames that are queued for it stay queued, because
+ * OUTPUT may be among them. */
 static void connection_restart(const struct frame *frame)
 {
 	connection.hello = connection.closing = false;
@@ -361,17 +361,17 @@ static void connection_restart(const struct frame *frame)
 	frame_queue(FRAME_BEGIN, 0, frame->payload, MIN(frame->size, 4));
 }
 
-/* The order of requests: HELLO first and once, CONFIGURE before anything runs. NULL, or what is
- * wrong. */
+/* Checks the order of requests: HELLO first and once, CONFIGURE before anything runs. Returns
+ * NULL, or the violation. */
 static const char *request_order_problem(uint16_t type)
 {
 	if (connection.lasts && type == FRAME_CREDIT)
 		return NULL;
 	if ((type == FRAME_HELLO) == connection.hello)
-		return connection.hello ? "HELLO twice" : "something before HELLO";
+		return connection.hello ? "HELLO twice" : "a request before HELLO";
 	bool runs = type == FRAME_EXEC || type == FRAME_FILE || type == FRAME_CONNECT;
 	if (runs && !configuration.configured)
-		return "something to run before CONFIGURE";
+		return "a command before CONFIGURE";
 	return NULL;
 }
 
@@ -396,7 +396,7 @@ static bool request_serve_next(void)
 		return true;
 	}
 	if (length < 0 || request_parse(&frame, &request) < 0) {
-		connection_refuse("a frame that cannot be read");
+		connection_refuse("an invalid frame");
 		return false;
 	}
 	const char *problem = request_order_problem(frame.type);
@@ -477,8 +477,8 @@ void connection_event(uint32_t generation, uint32_t events)
 {
 	if (connection.fd < 0 || generation != connection.generation)
 		return;
-	/* The peer is gone. Closing must not wait until there is room to read: epoll would
-	 * report the hang-up again and again, whatever it was asked for. */
+	/* The peer is gone. Closing must not wait until there is room to read: epoll would report
+	 * the hang-up on every wait, whichever events are requested. */
 	if ((events & EPOLLHUP) && !(connection.watched & EPOLLIN))
 		connection_close();
 	else if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))

@@ -26,7 +26,7 @@ void connection_flush(void);
 /* A request can be served: the loop must not sleep. */
 bool connection_has_request(void);
 
-/* HELLO was exchanged; otherwise frames are dropped. */
+/* True after HELLO was exchanged; before that, frames are dropped. */
 bool connection_ready(void);
 /* DATA, OUTPUT and PROGRESS wait while this is false. Other frames always fit, since their
  * number is bounded. */

@@ -11,7 +11,7 @@
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define IMPLIED_MAX 11
-/* An address for documentation, which nobody has (RFC 5737). */
+/* An address for documentation, which no host has (RFC 5737). */
 #define ELSEWHERE 0xc0000201
 
 static char *variables[2 * EXEC_ENV_MAX + POOL_ENVIRONMENT_MAX + IMPLIED_MAX + 1];
@@ -37,7 +37,7 @@ const char *environment_get(char *const *environment, const char *name)
 	return NULL;
 }
 
-/* Sets a variable that was not given, as a login would. */
+/* Sets a variable that is missing, as a login would. */
 static void variable_set_default(const char *name, const char *value)
 {
 	static char room[2 * GUEST_PATH_MAX];

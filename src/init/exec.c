@@ -21,7 +21,7 @@
 #include "init/proc_scan.h"
 #include "init/terminal.h"
 
-/* The most left-over processes in one answer. */
+/* The most leftover processes in one answer. */
 #define LEFT_RUNNING_MAX 512
 
 static struct exec execs[EXEC_PER_SANDBOX_MAX];
@@ -255,8 +255,8 @@ static void exec_started(struct exec *exec, uint32_t pid)
 	if (exec->timeout_ms)
 		exec->deadline = exec->started + exec->timeout_ms * NSEC_PER_MSEC;
 	connection_send_number(FRAME_STARTED, exec->key, pid);
-	/* Input and output could not go on until now: the pipes could have been those of a
-	 * runner that never read its request. */
+	/* Input and output had to wait until now: the pipes could have belonged to a runner that
+	 * never read its request. */
 	input_flush(exec);
 	output_resume(exec);
 }
@@ -302,7 +302,7 @@ void exec_try_end(struct exec *exec)
 {
 	if (!exec->leader_ended || exec->phase == EXEC_PHASE_ENDED || !output_drained(exec))
 		return;
-	/* A time-out is over when everything is dead, unless something will not die. */
+	/* A time-out is over when all processes are dead, or when killing them seems hopeless. */
 	if (exec->killing && !exec->kill_hopeless)
 		return;
 	exec->phase = EXEC_PHASE_ENDED;
@@ -351,11 +351,11 @@ void exec_runner_gone(uint32_t index, bool unread)
 	}
 	if (exec->phase == EXEC_PHASE_STARTING && unread) {
 		exec_fail(exec, ERROR_RESOURCE_LIMIT, 0,
-			  "what was to start it was killed inside the sandbox");
+			  "the process that was to start it was killed inside the sandbox");
 		return;
 	}
-	/* It may have started the command, and the command killed it before it could report
-	 * that. */
+	/* The runner may have started the command, which then killed it before it could report
+	 * the start. */
 	if (exec->phase == EXEC_PHASE_STARTING)
 		exec_started(exec, 0);
 	if (!exec->leader_ended) {
@@ -370,7 +370,7 @@ void exec_runner_gone(uint32_t index, bool unread)
 		return;
 	}
 	if (exec->result.left_running) {
-		/* Their last output is sent before GONE. */
+		/* The last output of these processes is sent before GONE. */
 		output_begin_drain(exec);
 		exec_send_progress(exec);
 		connection_send(FRAME_GONE, exec->key, NULL, 0);
@@ -448,7 +448,8 @@ void exec_send_list(void)
 		struct writer writer = writer_on(room, sizeof(room));
 		exec_status_write(&writer, &status);
 		connection_send(FRAME_LISTED, exec->key, room, writer.size);
-		/* The credit of this connection, which does not know what earlier ones sent. */
+		/* Credit counts per connection: this one knows nothing of what earlier ones
+		 * sent. */
 		if (exec->phase != EXEC_PHASE_ENDED && exec->input_returned > 0)
 			connection_send_number(FRAME_CREDIT, exec->key, exec->input_returned);
 		exec->input_credit += exec->input_returned;
@@ -550,7 +551,7 @@ void exec_connection_changed(void)
 {
 	for (uint32_t i = 0; i < used_up_to; i++) {
 		struct exec *exec = &execs[i];
-		/* On a permanent channel the shim goes on counting the credit for output. */
+		/* On a permanent channel the shim continues to count the credit for output. */
 		if (!connection_is_permanent())
 			exec->output_credit = FILE_WINDOW;
 		/* The new connection gets its credit with LISTED: the free room of the window. */

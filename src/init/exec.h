@@ -17,7 +17,7 @@ struct exec_output {
 	bool watched;
 	bool logged;
 	struct output_log log; /* owns its descriptor while `logged` */
-	uint64_t total;        /* bytes that were read and went into the log or out */
+	uint64_t total;        /* bytes that were read and then logged or sent */
 	uint64_t consumed;     /* lossless: bytes that the outside has read */
 	uint64_t dropped;      /* bytes lost since the last successful write to the log */
 	uint64_t drain;        /* bytes to be read before EXITED is sent */
@@ -39,7 +39,7 @@ struct exec {
 	bool input_watched;
 	bool input_closing; /* close it when the window is empty */
 	struct window input_window;
-	uint64_t input_credit;   /* what the outside may still send */
+	uint64_t input_credit;   /* bytes that the outside may still send */
 	uint32_t input_returned; /* consumed bytes, to be returned with the next CREDIT */
 
 	uint32_t timeout_ms;
@@ -87,7 +87,7 @@ void exec_output_event(uint32_t index, uint32_t generation, int stream);
 void exec_input_event(uint32_t index, uint32_t generation);
 /* Does what is due now; returns when something is due next, or NEVER. */
 int64_t exec_time(int64_t now);
-/* The connection has room: output and progress go on. */
+/* The connection has room: sends output and progress that had to wait. */
 void exec_send_pending(void);
 /* There is a new connection, which has no credit yet. */
 void exec_connection_changed(void);
@@ -105,7 +105,7 @@ void output_close(struct exec *exec, int stream);
 /* Reads once; false if there is nothing more to read now. */
 bool output_read(struct exec *exec, int stream);
 void output_resume(struct exec *exec);
-/* The leader has ended: reads what it wrote, as far as the connection or log takes it now. */
+/* The leader has ended: reads its output, as far as the connection or log accepts it now. */
 void output_begin_drain(struct exec *exec);
 bool output_drained(const struct exec *exec);
 void input_open(struct exec *exec, int fd);

@@ -25,7 +25,8 @@ static void output_watch(struct exec *exec, int stream, bool wanted)
 	struct exec_output *output = &exec->outputs[stream];
 	if (output->fd < 0 || output->watched == wanted)
 		return;
-	/* epoll reports a hang-up whatever it was asked for, so the descriptor is removed. */
+	/* epoll reports a hang-up even if no events are requested, so the descriptor is
+	 * removed. */
 	if (!wanted)
 		loop_remove(output->fd);
 	else if (loop_add(output->fd, EPOLLIN, stream == 0 ? EVENT_STDOUT : EVENT_STDERR,
@@ -126,8 +127,8 @@ bool output_read(struct exec *exec, int stream)
 		/* The end of a pipe, the end of a terminal (EIO), or an error. */
 		bool at_end = got == 0 || (errno != EAGAIN && errno != EINTR);
 		output->drain = 0;
-		/* Before the command is started this may be the end of a dead runner.
-		 * output_resume() looks again. */
+		/* Before the command is started, a dead runner may have closed the pipe.
+		 * output_resume() checks again. */
 		if (at_end && exec->phase == EXEC_PHASE_STARTING)
 			output_watch(exec, stream, false);
 		else if (at_end)

@@ -16,7 +16,8 @@
  * another fork under the limit of processes, stopping does not. */
 #define ROUNDS_BEFORE_STOPPING 4
 #define STOPPING_WALKS_MAX 8
-/* After this time and this many rounds an exec has ended, although a process of it does not die. */
+/* After this time and this many rounds an exec counts as ended, although one of its processes
+ * does not die. */
 #define KILL_PATIENCE (2 * NSEC_PER_SEC)
 #define KILL_ROUNDS 8
 /* How long a runner without processes below it may take to report that. */
@@ -85,7 +86,7 @@ static void exec_kill_round(struct exec *exec, bool complete, int64_t now)
 		exec->kill_at = now + kill_pause(exec->kill_rounds++);
 		return;
 	}
-	/* No process is below it, any more or yet: the runner only has to reap and report. A
+	/* The runner has no process below it, any more or yet: it only has to reap and report. A
 	 * runner that was stopped from inside does not do that, so it is killed. */
 	if (exec->quiet_since == 0)
 		exec->quiet_since = now;

@@ -27,7 +27,7 @@
 static struct {
 	pid_t pid; /* 0: none */
 	int socket;
-	uint32_t asked;    /* runners that were asked for and have not come yet */
+	uint32_t asked;    /* runners that were requested and not received yet */
 	int64_t answer_by; /* NEVER */
 	int64_t patience;
 	int64_t retry_at; /* when to start a launcher or ask for runners again; NEVER */
@@ -95,7 +95,7 @@ static int launcher_start(void)
 	return -ENOMEM;
 }
 
-/* Ends a launcher that is of no use any more; launcher_reaped() sees its end. */
+/* Ends a launcher that cannot be used any more; launcher_reaped() sees its end. */
 static void launcher_drop(void)
 {
 	fd_close(&launcher.socket);
@@ -206,7 +206,7 @@ void launcher_reaped(void)
 	fd_close(&launcher.socket);
 	launcher.asked = 0;
 	launcher.answer_by = NEVER;
-	/* It may have made a runner that PID 1 was not told of. */
+	/* It may have forked a runner without reporting it to PID 1. */
 	strays_kill();
 	int result = launcher_start();
 	if (result < 0) {

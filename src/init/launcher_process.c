@@ -60,8 +60,8 @@ static int runner_socket_make(int *ret_ours, int *ret_runners)
 	return fd_set_nonblocking(pair[0]);
 }
 
-/* Done before a request comes, so that none waits for it. A runner must never become dumpable,
- * not even for a moment: its memory is a copy of PID 1's. */
+/* Done before a request arrives, so that no request waits for it. A runner must never become
+ * dumpable, not even for a moment: its memory is a copy of PID 1's. */
 static void runner_prepare(void)
 {
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -150,7 +150,7 @@ void launcher_process_main(int socket, bool ahead)
 		if (got <= 0)
 			_exit(0);
 		int runner = -1;
-		/* Outside of the cgroup there would be no limits: then no runner is forked. */
+		/* Outside of the cgroup a runner would have no limits, so none is forked. */
 		struct launcher_answer answer = {.errnum = -joined};
 		if (joined == 0)
 			answer = runner_fork(&runner);

@@ -142,7 +142,7 @@ static struct entry *entry_find(pid_t pid)
 	return NULL;
 }
 
-/* The owner of a process, if its parent's owner is not needed to know it. */
+/* The owner of a process, if it is known without the owner of its parent. */
 static pid_t entry_direct_owner(const struct entry *entry)
 {
 	if (entry->pid == 1 || entry->parent == 0)

@@ -34,7 +34,7 @@
 
 static struct {
 	int events;
-	int64_t seen;  /* refusals at the last look */
+	int64_t seen;  /* refusals at the last check */
 	int64_t begun; /* refusals when the windows began */
 	int64_t look_at;
 	unsigned windows;

@@ -46,8 +46,8 @@ struct operation_state {
 	bool cancelled;  /* CANCEL came */
 	bool fed;        /* its runner was sent more frames than the request */
 	bool stays;      /* its runner stays for another operation */
-	bool holding;    /* its runner had stayed and may not take the request: data waits for the
-			    first answer */
+	bool holding; /* its runner had stayed and may fail to take the request: data waits for the
+			 first answer */
 	int64_t kill_at;
 	int64_t look_at; /* when to check whether its runner has read the request; NEVER */
 };
@@ -315,7 +315,8 @@ static size_t relay_runner_frame(struct operation_state *operation, uint8_t *pla
 	bool final = false;
 	int64_t length = frame_parse(place, size, &frame);
 	if (length <= 0) {
-		relay_fail(operation, ERROR_INTERNAL, 0, "the process doing it sent nonsense");
+		relay_fail(operation, ERROR_INTERNAL, 0,
+			   "the operation's process sent an invalid frame");
 		return size;
 	}
 	struct reader reader = reader_on(frame.payload, frame.size);
@@ -352,7 +353,8 @@ static size_t relay_runner_frame(struct operation_state *operation, uint8_t *pla
 		break;
 	}
 	if (!good) {
-		relay_fail(operation, ERROR_INTERNAL, 0, "the process doing it broke the protocol");
+		relay_fail(operation, ERROR_INTERNAL, 0,
+			   "the operation's process violated the protocol");
 		return size;
 	}
 	operation->stays = final && frame.id == OPERATION_STAYS && !operation->cancelled;
@@ -372,8 +374,8 @@ static size_t relay_runner_frame(struct operation_state *operation, uint8_t *pla
 /* True if there may be more to read. (Inlined, it makes the init 160 bytes larger.) */
 __attribute__((noinline)) static bool relay_read_runner(struct operation_state *operation)
 {
-	/* The answer waits in the socket. epoll reports a hang-up again and again, whatever it
-	 * was asked for; so if nothing has to be sent, this removes the socket from epoll until
+	/* The answer waits in the socket. epoll reports a hang-up on every wait, whichever events
+	 * are requested; so if nothing has to be sent, this removes the socket from epoll until
 	 * relay_resume(). */
 	if (!connection_has_room()) {
 		relay_flush(operation);
@@ -382,7 +384,7 @@ __attribute__((noinline)) static bool relay_read_runner(struct operation_state *
 	struct runner *runner = runner_at((uint32_t)operation->runner);
 	uint8_t *place = connection_reserve();
 	/* ECONNRESET: the peer closed its socket before it had read everything. The kernel
-	 * reports this once, before what the peer had sent. */
+	 * reports this once, before the messages that the peer had sent. */
 	size_t room = FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX;
 	ssize_t got = recv(runner->socket, place, room, MSG_DONTWAIT);
 	bool unread = got < 0 && errno == ECONNRESET;
@@ -405,7 +407,7 @@ __attribute__((noinline)) static bool relay_read_runner(struct operation_state *
 		relay_fail(operation, ERROR_CANCELLED, 0, "cancelled");
 	else
 		relay_fail(operation, ERROR_RESOURCE_LIMIT, 0,
-			   "the process doing it was killed inside the sandbox");
+			   "the operation's process was killed inside the sandbox");
 	return false;
 }
 
@@ -416,7 +418,7 @@ void relay_runner_event(uint32_t index, uint32_t events)
 		relay_flush(operation);
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || operation->id == 0)
 		return;
-	/* Data and the answer often come together; then the others have their turn. */
+	/* Data and the answer often come together, so both are read in one turn. */
 	for (int frames = 0; frames < FRAMES_AT_ONCE && relay_read_runner(operation); frames++)
 		;
 }
@@ -438,7 +440,7 @@ static void relay_kill_runner(const struct operation_state *operation)
 		kill(runner->pid, SIGKILL);
 }
 
-/* SIOCOUTQ: how much of what was sent was not received yet. */
+/* SIOCOUTQ reports how many of the sent bytes were not received yet. */
 static void relay_check_runner_read(struct operation_state *operation)
 {
 	int unread = 0;

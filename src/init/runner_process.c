@@ -51,7 +51,8 @@ static void failure_send(int socket, enum frame_type type, const struct failure 
 	frame_send(socket, type, payload, writer.size);
 }
 
-/* Tells how the leader ended. `left_running` says only whether a process is left: PID 1 counts. */
+/* Reports how the leader ended. `left_running` only says whether a process is left; PID 1 counts
+ * them. */
 static void exited_send(int socket, int status, const struct rusage *usage, int64_t began,
 			bool left)
 {
@@ -128,7 +129,8 @@ static struct {
 	uint64_t marks[MARKS];
 } standing;
 
-/* What shows that a file was changed or replaced. False if a file is missing. */
+/* Reads the attributes that show whether a user file was changed or replaced. False if one is
+ * missing. */
 static bool user_files_read_marks(uint64_t marks[MARKS])
 {
 	static const char *const paths[] = {"/etc/passwd", "/etc/group"};
@@ -178,7 +180,7 @@ static bool file_request_run(int socket, const struct frame *frame)
 	if (result < 0) {
 		operation.stays = false;
 		operation_failed(&operation, ERROR_BAD_USER, -result,
-				 "the user's ids cannot be taken on");
+				 "changing to the user's ids failed");
 		_exit(0);
 	}
 	/* PID 1 holds the data back until it knows that this process has taken the request. */
@@ -237,7 +239,7 @@ _Noreturn static void left_running_run(int socket, const struct frame *frame)
 	_exit(fd_send(socket, answer, FRAME_HEADER_SIZE + writer.size, NULL, 0) < 0);
 }
 
-/* Receives the next request. Frames that still come for an answered one are dropped. */
+/* Receives the next request. Drops frames that still arrive for an answered one. */
 static void runner_receive_request(int socket, struct frame *ret_frame, int *fds, size_t *fd_count)
 {
 	ssize_t got;

@@ -1,5 +1,5 @@
 /* PID 1's table of runners, and the requests that wait for one. Called by the loop; never blocks:
- * what a runner does not do in time is done by another one, or the request fails. */
+ * if a runner does not act in time, another one gets its request, or the request fails. */
 #include "init/runners.h"
 
 #include <errno.h>
@@ -252,7 +252,7 @@ void runner_watch(uint32_t index, uint32_t events)
 	int result = 0;
 	if (runner->watched == events || runner->socket < 0)
 		return;
-	/* epoll reports a hang-up even with no events asked for, so the socket is removed. */
+	/* epoll reports a hang-up even if no events are requested, so the socket is removed. */
 	if (events == 0)
 		loop_remove(runner->socket);
 	else if (runner->watched == 0)
@@ -315,7 +315,7 @@ static void runner_read_frame(uint32_t index)
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	uint32_t owner = runner->owner;
-	/* How the kernel reports that the peer closed its socket with something unread in it. */
+	/* The kernel reports this if the peer closed its socket with unread data. */
 	bool unread = got < 0 && errno == ECONNRESET;
 	if (got > 0 && got <= (ssize_t)sizeof(room) &&
 	    frame_parse(room, (size_t)got, &frame) == got) {
@@ -327,7 +327,7 @@ static void runner_read_frame(uint32_t index)
 		runner_request_retry(index);
 		return;
 	}
-	/* It has ended, or what it sent is invalid: then it is not trusted any more. */
+	/* It has ended, or it has sent an invalid frame and is not trusted any more. */
 	runner_release(index, got == 0 ? 1000 : 0);
 	exec_runner_gone(owner, unread);
 	launcher_refill();

@@ -1,5 +1,5 @@
-/* PID 1's table of runners: keeps spare ones waiting, gives each request a runner, passes on what
- * runners say. */
+/* PID 1's table of runners: keeps spare ones waiting, gives each request a runner, passes on the
+ * runners' frames. */
 #pragma once
 
 #include <stdbool.h>
@@ -69,7 +69,7 @@ bool runner_request_fail_first(int errnum, const char *message);
 struct runner *runner_at(uint32_t index);
 /* The pid is the launcher's or a runner's. */
 bool runners_include(pid_t pid);
-/* How many runners there should be more: one for each waiting request, and the spares. */
+/* How many more runners are needed: one for each waiting request, and the spares. */
 uint32_t runners_missing(void);
 /* A new runner: for the oldest waiting request, or as a spare. */
 void runner_add(pid_t pid, int socket);

@@ -174,7 +174,8 @@ static void tunnel_carry(void)
 		polls[1].events |= POLLOUT;
 	if (!tunnel.port_ended && tunnel.send_credit > 0)
 		polls[1].events |= POLLIN;
-	/* poll() reports a hang-up whatever it was asked for, so an idle port is left out. */
+	/* poll() reports a hang-up even if no events are requested, so an idle port is left
+	 * out. */
 	if (polls[1].events == 0)
 		polls[1].fd = -1;
 	if (poll(polls, 2, -1) < 0 && errno != EINTR)

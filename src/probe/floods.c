@@ -203,7 +203,7 @@ static unsigned long long memory_total(void)
 	return number ? strtoull(number, NULL, 10) * 1024 : 0;
 }
 
-/* Opens a socket with a port of its own; -1: there are no more. */
+/* Opens a socket with a port of its own; -1: no more can be opened. */
 static int open_receiver(struct sockaddr_in *ret_address)
 {
 	int receiver = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), room = 1 << 30;
@@ -247,8 +247,8 @@ static unsigned long long drain_sockets(const int *receivers, int count)
 }
 
 /* Data in sockets is memory of the host too and must count against the sandbox's limit. All
- * sockets are opened first, since the kernel cannot refuse a sender the memory of data that
- * arrives. Then there is a moment in which the limit can stop this process. */
+ * sockets are opened first, because the kernel cannot refuse memory for data that arrives. At the
+ * end this waits for a moment, so that the limit can stop it. */
 static long flood_sockets(void)
 {
 	enum { SOCKETS = 2000 };
@@ -265,7 +265,7 @@ static long flood_sockets(void)
 	if (held == 0)
 		return -1; /* nothing arrived, so nothing was tried */
 	if (total > 0 && held > total) {
-		sleep(10); /* to be stopped in */
+		sleep(10); /* time for the limit to stop this */
 		return -1;
 	}
 	errno = ENOBUFS;
@@ -336,6 +336,6 @@ int flood_run(const char *name)
 		/* Forked processes end with the exec. */
 		return count < 0;
 	}
-	fprintf(stderr, "caisson-probe: there is no flood \"%s\"\n", name);
+	fprintf(stderr, "caisson-probe: unknown flood \"%s\"\n", name);
 	return 2;
 }

@@ -4,11 +4,11 @@
  *     caisson-probe              tries everything
  *     caisson-probe NAME...      tries these
  *     caisson-probe --list       names the attempts and, with "flood " before them, the floods
- *     caisson-probe --flood NAME uses something up until it is stopped
- *     caisson-probe --serve WORD is a neighbour for another sandbox to look for
+ *     caisson-probe --flood NAME uses up a resource until it is stopped
+ *     caisson-probe --serve WORD makes the objects that another sandbox looks for
  *     caisson-probe --swap DIRECTORY TARGET SECONDS  swaps files there with links to the target
- *     caisson-probe --prepare    as root: makes the programs that other users try to gain by
- *     caisson-probe --rights     what such a program says
+ *     caisson-probe --prepare    as root: makes programs with rights, which other users then run
+ *     caisson-probe --rights     prints the rights that such a program has
  *
  * The environment: PROBE_DIRECTORY, where files are made and left (/tmp); PROBE_ABSTRACT, the
  * abstract socket of a listener on the host; PROBE_PORT, its port; PROBE_MARKER, the path of a file
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
 	if (strcmp(option, "--rights") == 0)
 		return privileges_report();
 	if (option[0] == '-') {
-		fprintf(stderr, "caisson-probe: see its source for what it takes\n");
+		fprintf(stderr, "caisson-probe: unknown option; src/probe/main.c lists them\n");
 		return 2;
 	}
 	for (size_t t = 0; t < COUNT(tables); t++) {

@@ -240,7 +240,7 @@ static long try_group_of_init(void)
 	return setpgid(0, 1);
 }
 
-/* More than a fair share of the host. */
+/* A scheduling class that takes more than a fair share of the host's cpus. */
 static long try_realtime_scheduling(void)
 {
 	struct sched_param parameters = {.sched_priority = 1};

@@ -218,7 +218,7 @@ static const struct attempt calls_list[] = {
     TRY(user_namespace_limit),
     CALL(sethostname, 0, -1),
     CALL(setdomainname, 0, -1),
-    /* the kernel's inside */
+    /* code and data of the kernel */
     CALL(bpf, 0),
     CALL(perf_event_open, 0),
     CALL(io_uring_setup, 1, 0),

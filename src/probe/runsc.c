@@ -93,7 +93,7 @@ static bool names_host(int pid, const char *file)
 	return is_of_host(text);
 }
 
-/* Through /proc, and by signals to processes that it does not show. */
+/* Looks in /proc, and signals processes that /proc does not show. */
 static long try_processes_of_host(void)
 {
 	char path[32];
@@ -125,8 +125,8 @@ static long try_channel_of_init(void)
 	return absent();
 }
 
-/* A file server that remembers a directory's path or parent can be led up: move the directory
- * while a process below it opens "..". */
+/* A file server that remembers a directory's path or parent can be led upwards: this moves the
+ * directory while a process below it opens "..". */
 static long try_moved_directory(void)
 {
 	const char *marker = getenv("PROBE_MARKER");

@@ -15,7 +15,7 @@
 
 #define SOCKET(name, ...) NUMBERED("socket_" #name, SYS_socket, __VA_ARGS__)
 
-/* Every family but the four that are useful inside, in every type. */
+/* Tries every family except the four that are useful inside, with every type. */
 static long try_socket_every_family(void)
 {
 	for (int family = 0; family < 64; family++) {
@@ -215,7 +215,7 @@ static long try_route_namespace_id(void)
 	return route_request(RTM_NEWNSID, &message, sizeof(message));
 }
 
-/* The host: by a name in its abstract name space, by its loopback. */
+/* Two ways to sockets of the host: a name in its abstract name space, its loopback. */
 static long try_abstract_socket_of_host(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

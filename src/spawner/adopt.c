@@ -1,6 +1,6 @@
-/* Finds again what an earlier spawner left. Sandboxes are found by their directories in the
- * state, running ones by their drivers. What belongs to no sandbox is removed: guests without
- * state, cgroups, half-made directories. Called once, before the daemon is started. */
+/* Finds again the sandboxes of an earlier spawner: all by their directories in the state, running
+ * ones by their drivers. Leftovers that belong to no sandbox are removed: guests without state,
+ * cgroups, incomplete directories. Called once, before the daemon is started. */
 #include "spawner/internal.h"
 
 #include <dirent.h>
@@ -59,7 +59,7 @@ static void entry_adopt(struct spawner *spawner, struct entry *entry)
 	if (running > 0) {
 		entry->state = ENTRY_RUNNING;
 		if (guests_watch(spawner, entry, &error) == 0) {
-			log_info("sandbox %s is adopted, pid %d", id, (int)entry->guest.init.pid);
+			log_info("sandbox %s adopted, pid %d", id, (int)entry->guest.init.pid);
 			return;
 		}
 		running = -1;
@@ -81,23 +81,23 @@ static void guest_adopt(struct spawner *spawner, const char *name)
 	enum tier tier;
 	bool pooled;
 	if (id_parse(name, &id) < 0) {
-		log_warning("%s/sandboxes/%s is not ours and is left alone", spawner->host.state,
-			    name);
+		log_warning("%s/sandboxes/%s is not a sandbox: ignored", spawner->host.state, name);
 		return;
 	}
 	if (guests_find(spawner, &id))
 		return;
 	int found = slot_file_read(spawner, &id, &slot, &tier, &pooled);
 	if (found < 0) {
-		log_warning("sandbox %s was only half made and is removed", name);
+		log_warning("sandbox %s is incomplete: removing it", name);
 		trash_move_files(spawner, name);
 		return;
 	}
 	struct entry *entry = &spawner->entries[slot];
 	const struct driver *driver = spawner->driver_of(tier);
 	if (entry->state != ENTRY_FREE || !driver) {
-		log_error("sandbox %s is left alone: %s", name,
-			  driver ? "its uid range is another's" : "this build has no such tier");
+		log_error("sandbox %s is ignored: %s", name,
+			  driver ? "another sandbox has its uid range"
+				 : "this build has no such tier");
 		return;
 	}
 	*entry = (struct entry)ENTRY_NONE;
@@ -119,7 +119,7 @@ static int stray_release(struct spawner *spawner, struct guest *guest, struct er
 		if (!process_alive(&guest->init))
 			result = spawner->jail->release(&spawner->host, guest, error);
 		if (result > 0 && clock_monotonic() > until)
-			return error_set(error, ERROR_TIMED_OUT, "it does not end");
+			return error_set(error, ERROR_TIMED_OUT, "it has not ended in time");
 		if (result > 0)
 			nanosleep(&(struct timespec){.tv_nsec = NSEC_PER_MSEC}, NULL);
 	}

@@ -229,7 +229,7 @@ void boots_check_timeout(struct spawner *spawner UNUSED, struct entry *entry)
 	if (entry->worker <= 0)
 		return;
 	/* The loop is told of its end next. */
-	log_warning("sandbox %s is not made after %d seconds", entry->guest.id.text,
+	log_warning("sandbox %s was not made within %d seconds", entry->guest.id.text,
 		    (int)(BOOT_PATIENCE / NSEC_PER_SEC));
 	kill(entry->worker, SIGKILL);
 }
@@ -310,12 +310,12 @@ int boots_create(struct spawner *spawner, const struct id *id, const struct spaw
 		 struct mount *mounts, uint32_t request, struct error *error)
 {
 	if (guests_id_in_use(spawner, id))
-		return error_set(error, ERROR_CONFLICT, "sandbox %s is there already", id->text);
-	/* The daemon keeps to each of the two numbers. Only the daemon knows which sandboxes
-	 * belong to the pool. */
+		return error_set(error, ERROR_CONFLICT, "sandbox %s already exists", id->text);
+	/* The daemon enforces each of the two numbers, because only the daemon knows which
+	 * sandboxes belong to the pool. */
 	if (guests_count(spawner) >= spawner->config.sandboxes_max + spawner->config.pool_max)
 		return error_set(error, ERROR_BUSY,
-				 "there are as many sandboxes as the configuration allows "
+				 "the configuration allows no more sandboxes "
 				 "([sandbox] count_max %u and [pool] max %u)",
 				 spawner->config.sandboxes_max, spawner->config.pool_max);
 	struct entry *entry = entry_claim(spawner, id, (enum tier)create->tier);
@@ -339,9 +339,9 @@ int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn
 	if (boots_is_booting(entry))
 		return error_set(error, ERROR_CONFLICT, "sandbox %s is being started", id);
 	if (guests_is_running(entry))
-		return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s runs already", id);
+		return error_set(error, ERROR_SANDBOX_STATE, "sandbox %s is already running", id);
 	if (create->tier != (uint32_t)entry->guest.tier)
-		return error_set(error, ERROR_INVALID, "sandbox %s is of another tier", id);
+		return error_set(error, ERROR_INVALID, "sandbox %s has another tier", id);
 	boot_enqueue(spawner, entry, order_new(create, mounts, BOOT_STORED), request);
 	return 1;
 }
@@ -371,7 +371,7 @@ void boots_forget_requests(struct spawner *spawner)
 		entry->boot_request = 0;
 		if (!boot_waits_for_worker(entry))
 			continue;
-		error_set(&error, ERROR_CONFLICT, "the daemon that asked for it is gone");
+		error_set(&error, ERROR_CONFLICT, "the daemon that requested it has ended");
 		boot_failed(spawner, entry, &error);
 	}
 }

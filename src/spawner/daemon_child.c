@@ -251,7 +251,7 @@ void daemon_child_lost(struct spawner *spawner)
 void daemon_child_drop(struct spawner *spawner, const char *why)
 {
 	if (spawner->socket >= 0)
-		log_error("the daemon is dropped: %s", why);
+		log_error("stopping the daemon: %s", why);
 	daemon_close_socket(spawner);
 	/* The child is not reaped yet, so its pid cannot have been reused. */
 	if (spawner->daemon > 0)

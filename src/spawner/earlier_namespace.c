@@ -1,8 +1,8 @@
 /* Finds the user namespace that an earlier spawner of the same user made, while a sandbox of it
- * runs. That sandbox belongs to the old namespace, and a new one would have no power over it.
+ * runs. That sandbox belongs to the old namespace, and could not be controlled from a new one.
  * The search begins at the sandbox's process and goes up to the namespace right below ours. The
- * user who made a namespace may always enter it. Called by rootless.c before anything else;
- * reads small files, does not block. */
+ * user who made a namespace may always enter it. Called by rootless.c before anything else; reads
+ * small files, does not block. */
 #include "spawner/rootless.h"
 
 #include <dirent.h>

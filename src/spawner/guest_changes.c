@@ -66,10 +66,10 @@ static const struct {
 	const char *what;
 } kinds[] = {
     [CHANGE_LIMITS] = {limits_change_run, LIMITS_PATIENCE, "its limits are being changed"},
-    [CHANGE_LIMITS_BACK] = {limits_change_run, LIMITS_PATIENCE, "its limits are being put back"},
-    [CHANGE_RECLAIM] = {reclaim_run, RECLAIM_PATIENCE, "its memory is being taken back"},
+    [CHANGE_LIMITS_BACK] = {limits_change_run, LIMITS_PATIENCE, "its limits are being restored"},
+    [CHANGE_RECLAIM] = {reclaim_run, RECLAIM_PATIENCE, "its memory is being reclaimed"},
     [CHANGE_ENFORCE_MEMORY] = {memory_enforce_run, ENFORCE_PATIENCE,
-			       "it holds more memory than it may"},
+			       "its memory limit is being enforced"},
 };
 
 bool changes_is_running(const struct entry *entry)
@@ -107,8 +107,8 @@ static int worker_start(struct spawner *spawner, struct entry *entry, struct err
 static int change_begin(struct spawner *spawner, struct entry *entry,
 			const struct guest_change *wish, struct error *error)
 {
-	/* Enforcing the memory limit has no request. It is stopped, and done again after the
-	 * wish. */
+	/* No request waits for the memory limit to be enforced. So this is stopped, and begun
+	 * again after the new change. */
 	if (entry->change.kind == CHANGE_ENFORCE_MEMORY && entry->next_change.kind == CHANGE_NONE) {
 		entry->next_change = *wish;
 		changes_stop(entry);

@@ -25,7 +25,7 @@
 #define CHECK_FIRST NSEC_PER_MSEC
 #define CHECK_SLOWEST (32 * NSEC_PER_MSEC)
 #define CHECK_HOPELESS NSEC_PER_SEC /* after the time-out */
-/* Checking thousands of processes takes time: at most one part in this many. */
+/* Checks of thousands of processes may use at most one part in this many of our time. */
 #define CHECK_SHARE 20
 
 int guests_path(const struct spawner *spawner, const char *below, const struct id *id,
@@ -178,7 +178,7 @@ static void guest_ended(struct spawner *spawner, struct entry *entry)
 	/* Logged at debug level: only the daemon knows whether it told the init to end. */
 	if (entry->ended_unasked)
 		log_debug("the processes of sandbox %s have ended (%s)", entry->guest.id.text,
-			  entry->cause == END_DEADLINE ? "its time was up"
+			  entry->cause == END_DEADLINE ? "its deadline has passed"
 			  : entry->cause == END_KILLED ? "killed"
 						       : "exited");
 	/* The request may have timed out, or its daemon may be gone. Before the table is
@@ -301,7 +301,7 @@ void guests_check_process(struct spawner *spawner, uint32_t slot)
 		return;
 	if (guests_is_running(entry)) {
 		memset(&entry->counters, 0, sizeof(entry->counters));
-		/* The end of PID 1 ended its pid namespace. A process that was just being born
+		/* The end of PID 1 ended its pid namespace. A process that was just being forked
 		 * into a cgroup may remain. */
 		if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
 			log_warning("sandbox %s: %s", entry->guest.id.text, error.message);
@@ -372,7 +372,7 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 		if (entry->state == ENTRY_FREEZING) {
 			struct error cancelled;
 			error_set(&cancelled, ERROR_CONFLICT,
-				  "sandbox %s was asked for while it was being paused",
+				  "sandbox %s was resumed while it was being paused",
 				  entry->guest.id.text);
 			waiting_requests_answer(spawner, entry, &cancelled);
 			freeze_undo(spawner, entry);
@@ -401,8 +401,9 @@ static void transition_timed_out(struct spawner *spawner, struct entry *entry)
 	struct error error;
 	entry->answer_by = 0;
 	if (entry->state != ENTRY_DYING) {
-		error_set(&error, ERROR_TIMED_OUT, "its processes do not %s",
-			  entry->state == ENTRY_FREEZING ? "stop; they go on" : "go on");
+		error_set(&error, ERROR_TIMED_OUT, "its processes did not %s",
+			  entry->state == ENTRY_FREEZING ? "freeze in time; they continue"
+							 : "resume in time");
 		freeze_failed(spawner, entry, &error);
 		return;
 	}

@@ -1,6 +1,6 @@
-/* The place of an instance on the host: its directories and their owners, its name, the user of
- * the daemon. Called by main.c at the start, in the order of internal.h; blocks only for local
- * file system calls. */
+/* What an instance has on the host: its directories and their owners, its name, the user of the
+ * daemon. Called by main.c at the start, in the order of internal.h; blocks only for local file
+ * system calls. */
 #include "spawner/internal.h"
 
 #include <dirent.h>
@@ -62,7 +62,7 @@ int instance_find_user(struct spawner *spawner, struct error *error)
 				 name, name);
 	if (getpwuid(FALLBACK_ID) || getgrgid(FALLBACK_ID))
 		return error_set(error, ERROR_CONFIG,
-				 "there is no user %s, and %d is somebody else's: make one with "
+				 "there is no user %s, and uid %d is in use: make one with "
 				 "`useradd --system %s`, or name another with `user =` in the "
 				 "configuration",
 				 name, FALLBACK_ID, name);
@@ -240,8 +240,8 @@ int instance_make_directories(struct spawner *spawner, struct error *error)
 						  daemon ? host->daemon_gid : getegid());
 		if (result == -EPERM && host->rights != RIGHTS_ROOT)
 			return error_set(error, ERROR_NO_PERMISSION,
-					 "directory %s/%s belongs to an id that this user does not "
-					 "have any more: it was made when /etc/subuid granted one",
+					 "directory %s/%s belongs to an id that this user no "
+					 "longer has: it was made when /etc/subuid granted one",
 					 directories[i].root, directories[i].name);
 		if (result < 0)
 			return error_set_errno(error, error_kind_of_errno(result), result,

@@ -1,4 +1,4 @@
-/* What the files of the spawner share. One struct, one thread, one loop:
+/* Shared by the files of the spawner. One struct, one thread, one loop:
  *
  *   main.c               the steps of a start and the clean-up, as a list
  *   instance.c           directories, the instance's name, the daemon's user
@@ -69,7 +69,7 @@ struct entry {
 		ENTRY_STOPPED, /* has files and no process */
 		ENTRY_RUNNING,
 		ENTRY_FREEZING, /* runs; its processes were told to stop */
-		ENTRY_THAWING,  /* runs; its processes were told to go on */
+		ENTRY_THAWING,  /* runs; its processes were told to continue */
 		ENTRY_DYING,    /* was killed or ended by itself; leftovers exist */
 		ENTRY_ERASING,  /* not visible any more; the slot is free once its files are
 				 * erased */
@@ -93,13 +93,11 @@ struct entry {
 	/* DYING: final counters. Values that are unknown now may have been read before the kill. */
 	struct spawn_counters counters;
 
-	/* FREEZING, THAWING and DYING take as long as the sandbox makes them take. So the
-	 * spawner does not wait: the loop checks again and answers the requests. */
-	int64_t check_at;                    /* CLOCK_MONOTONIC of the next check; 0: nothing is
-					      * under way */
-	int64_t check_pause;                 /* time until the check after that */
-	int64_t answer_by;                   /* waiting requests are answered with a time-out
-					      * then; 0: they were */
+	/* A sandbox can delay FREEZING, THAWING and DYING. So the spawner does not wait: the loop
+	 * checks again and answers the requests. */
+	int64_t check_at;    /* CLOCK_MONOTONIC of the next check; 0: nothing is under way */
+	int64_t check_pause; /* time until the check after that */
+	int64_t answer_by;   /* waiting requests get a time-out then; 0: they were answered */
 	uint32_t waiting[ENTRY_WAITING_MAX]; /* their request numbers, in order */
 	uint32_t waiting_count;
 	bool erase_files;   /* DYING: erase its files afterwards */
@@ -133,7 +131,7 @@ struct work_result {
 struct probe {
 	pid_t worker;
 	int socket;    /* -1: no probe is running */
-	int64_t until; /* CLOCK_MONOTONIC when the worker is killed; 0: it was */
+	int64_t until; /* CLOCK_MONOTONIC when the worker is killed; 0: it was killed */
 	struct spawn_probe result;
 	uint32_t waiting[PROBE_WAITING_MAX], waiting_count;
 };
@@ -254,7 +252,8 @@ NODISCARD int guests_stop(struct spawner *spawner, struct entry *entry, bool des
 /* 0: done; 1: `request` is answered when it is done. */
 NODISCARD int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen,
 			    uint32_t request, struct error *error);
-/* Its processes are gone or were killed: it becomes STOPPED once the host has nothing of them. */
+/* Its processes are gone or were killed: it becomes STOPPED when nothing of them is left on the
+ * host. */
 void guests_finish_dying(struct spawner *spawner, struct entry *entry);
 /* Kills what a failed boot left, and erases its files if `erase`. */
 void guests_discard_boot(struct spawner *spawner, struct entry *entry, bool erase);
@@ -262,11 +261,11 @@ void guests_discard_boot(struct spawner *spawner, struct entry *entry, bool eras
 void guests_check_later(struct spawner *spawner, struct entry *entry, int64_t at);
 /* Reaps the process if it is our child, and stops watching it. */
 void guests_forget_process(struct spawner *spawner, struct entry *entry);
-/* The pidfd of the process that stands for a sandbox has become readable. */
+/* The pidfd of the process that represents a sandbox has become readable. */
 void guests_check_process(struct spawner *spawner, uint32_t slot);
 /* Checks all entries that are due. */
 void guests_check_due(struct spawner *spawner);
-/* The daemon is gone: no request waits any more, and pauses under way are undone. */
+/* The daemon is gone: drops the requests that wait, and undoes pauses under way. */
 void guests_forget_requests(struct spawner *spawner);
 NODISCARD int guests_watch(struct spawner *spawner, struct entry *entry, struct error *error);
 NODISCARD int guests_path(const struct spawner *spawner, const char *below, const struct id *id,
@@ -280,7 +279,7 @@ NODISCARD int boots_create(struct spawner *spawner, const struct id *id,
 NODISCARD int boots_start(struct spawner *spawner, struct entry *entry,
 			  const struct spawn_create *create, struct mount *mounts, uint32_t request,
 			  struct error *error);
-/* The sandbox has an owner now: its `slot` file says so. */
+/* The sandbox has an owner now: notes that in its `slot` file. */
 NODISCARD int boots_mark_owned(struct spawner *spawner, struct entry *entry, struct error *error);
 bool boots_is_booting(const struct entry *entry);
 uint32_t boots_count(const struct spawner *spawner);

@@ -1,6 +1,6 @@
-/* The locks of an instance's two directories. Each lock file says who serves the state
- * directory, and from which runtime directory. Called by main.c at the start; waits a few
- * seconds for another spawner that is about to end. */
+/* The locks of an instance's two directories. Each lock file names the process that serves the
+ * state directory, and its runtime directory. Called by main.c at the start; waits a few seconds
+ * for another spawner that is about to end. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -116,8 +116,8 @@ static bool runtime_has_running_guests(const char *runtime, const char *state, b
 			       &(struct guest_filter){state, served});
 }
 
-/* Whether the records in a runtime directory belong to our state. A directory of another user
- * has none of ours. Records of a state that was removed or moved are ours, because nobody else
+/* Whether the records in a runtime directory belong to our state. A directory of another user has
+ * none of ours. Records of a state that was removed or moved are ours, because no other spawner
  * can handle them. */
 static bool runtime_holds_our_records(const char *runtime, const char *state)
 {

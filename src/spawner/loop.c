@@ -179,7 +179,7 @@ static void config_reload(struct spawner *spawner)
 		spawner->config.log_level = changed.log_level;
 		log_set_level(changed.log_level);
 	}
-	log_info("the configuration is read again");
+	log_info("the configuration was reloaded");
 	spawner_loop_send(spawner, &message);
 }
 

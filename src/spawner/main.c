@@ -120,7 +120,7 @@ static int (*const steps[])(struct spawner *spawner, struct error *error) = {
     daemon_start_first,
 };
 
-/* Looks at the directory: one that could not be read is a sandbox too. */
+/* Looks at the directory, because a sandbox that could not be read counts, too. */
 static bool instance_has_sandboxes(struct spawner *spawner)
 {
 	char path[SPAWNER_PATH_MAX];
@@ -173,7 +173,7 @@ static void instance_remove_new(struct spawner *spawner)
 		uid_block_release(UID_BLOCK_DIRECTORY, spawner->uid_block);
 	int result = remove_tree(AT_FDCWD, spawner->host.state);
 	if (result < 0)
-		log_warning("%s is left over: %s", spawner->host.state, strerror(-result));
+		log_warning("%s cannot be removed: %s", spawner->host.state, strerror(-result));
 }
 
 int spawner_main(const struct config *config, const char *config_path)
@@ -182,7 +182,7 @@ int spawner_main(const struct config *config, const char *config_path)
 	struct error error = {.kind = ERROR_NONE};
 	log_setup("spawner", config->log_level, config->log_json);
 	umask(022);
-	/* Absolute, because the daemon starts in /. A missing default file is no file. */
+	/* Absolute, because the daemon starts in /. A missing default file counts as none. */
 	FREE_TEXT char *file = config_path ? realpath(config_path, NULL) : NULL;
 	spawner->config_path = file;
 	spawner->driver_of = driver_of;

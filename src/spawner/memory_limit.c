@@ -26,8 +26,8 @@ void memory_limit_watch(struct spawner *spawner, struct entry *entry)
 		events = saved;
 	}
 	entry->memory_events = MAX(events, -1);
-	/* The kernel enforces the limit by itself, or memory is not limited, which its record
-	 * says. */
+	/* The kernel enforces the limit by itself, or memory is not limited (as its record
+	 * says). */
 	if (events < 0 && events != -EOPNOTSUPP && events != -ENOENT)
 		log_warning("sandbox %s: its memory limit is no longer watched: %s",
 			    entry->guest.id.text, strerror(-events));
@@ -45,7 +45,7 @@ void memory_limit_unwatch(struct spawner *spawner, struct entry *entry)
 void memory_limit_note_failure(struct entry *entry, const char *why)
 {
 	entry->memory_retry_at = clock_monotonic() + RETRY_PAUSE;
-	log_warning("sandbox %s holds more memory than it may: %s", entry->guest.id.text, why);
+	log_warning("sandbox %s exceeds its memory limit: %s", entry->guest.id.text, why);
 }
 
 void memory_limit_check(struct spawner *spawner, struct entry *entry)

@@ -1,4 +1,4 @@
-/* What /proc/self/mountinfo says of the mount that a directory is on. The file system itself is
+/* Reads /proc/self/mountinfo about the mount that a directory is on. The file system itself is
  * not asked, because it may never answer. Called by validate.c. */
 #include "spawner/internal.h"
 

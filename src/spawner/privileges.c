@@ -2,8 +2,9 @@
  * it reads the first byte from the daemon.
  *
  * The daemon and every sandbox inherit the system call filter and no_new_privs. So the filter
- * denies only what none of them needs. ptrace and process_vm_* stay allowed, because debuggers work
- * in sandboxes; keyctl stays allowed, because the init gives each sandbox a keyring of its own. */
+ * denies only calls that none of them needs. ptrace and process_vm_* stay allowed, because
+ * debuggers work in sandboxes; keyctl stays allowed, because the init gives each sandbox a
+ * keyring of its own. */
 #include "spawner/internal.h"
 
 #include <errno.h>
@@ -147,7 +148,7 @@ int privileges_raise_file_limit(struct spawner *spawner, struct error *error)
 	if (files.rlim_max < FILES_WANTED && setrlimit(RLIMIT_NOFILE, &more) < 0 &&
 	    files.rlim_max < FILES_LEAST)
 		return error_set(error, ERROR_CONFIG,
-				 "a process of this user's may have %llu open files, and a daemon "
+				 "a process of this user may have %llu open files, and a daemon "
 				 "needs at least %u: raise the limit (`ulimit -n`, LimitNOFILE= of "
 				 "a unit, /etc/security/limits.conf)",
 				 (unsigned long long)files.rlim_max, FILES_LEAST);

@@ -237,7 +237,8 @@ static int request_probe(struct request *request, struct error *error)
 		return 0;
 	}
 	if (known->waiting_count == PROBE_WAITING_MAX)
-		return error_set(error, ERROR_BUSY, "%d probes of that tier are asked for already",
+		return error_set(error, ERROR_BUSY,
+				 "%d requests wait for a probe of that tier already",
 				 PROBE_WAITING_MAX);
 	if (known->socket < 0 && worker_probe(spawner, (enum tier)tier, error) < 0)
 		return -1;
@@ -274,8 +275,7 @@ static int request_serve(struct request *request, struct error *error)
 	const struct handler *handler =
 	    message->type < ARRAY_SIZE(handlers) ? &handlers[message->type] : NULL;
 	if (!handler || !handler->serve)
-		return error_set(error, ERROR_INVALID, "message type %u is not known",
-				 message->type);
+		return error_set(error, ERROR_INVALID, "unknown message type %u", message->type);
 	if (request->fd_count > 0 && !handler->descriptors)
 		return error_set(error, ERROR_INVALID, "message type %u carries no descriptors",
 				 message->type);

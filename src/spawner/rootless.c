@@ -165,10 +165,10 @@ static int namespace_set_error(int result, struct error *error)
 				 command);
 	if (result == -ENOSPC || result == -EUSERS)
 		return error_set(error, ERROR_NO_PERMISSION,
-				 "there are as many user namespaces as user.max_user_namespaces "
-				 "allows: raise it with sysctl");
+				 "the limit on user namespaces (user.max_user_namespaces) is "
+				 "reached: raise it with sysctl");
 	return error_set_errno(error, ERROR_NO_PERMISSION, result,
-			       "this host gives ordinary users no namespaces of their own (inside "
+			       "this host does not let ordinary users make namespaces (inside "
 			       "a container its seccomp profile may forbid it): start `caisson "
 			       "serve` as root");
 }
@@ -247,7 +247,7 @@ static int namespace_make(struct spawner *spawner, struct error *error)
 	int done = pid > 0 ? map_helper_ask(socket, pid) : MAPPED_NOTHING;
 	if (done == MAPPED_UIDS)
 		return error_set(error, ERROR_NO_PERMISSION,
-				 "newuidmap works and newgidmap does not: look at /etc/subgid, and "
+				 "newuidmap works and newgidmap does not: check /etc/subgid, and "
 				 "whether %s is setuid",
 				 grant.gid_tool);
 	if (pid > 0 && done == MAPPED_NOTHING)

@@ -67,7 +67,8 @@ static void eraser_start(struct spawner *spawner, struct entry *entry)
 	}
 	if (child < 0) {
 		/* The next start empties the trash. */
-		log_warning("no process to erase %s: %s", entry->guest.id.text, strerror(errno));
+		log_warning("starting a process to erase %s: %s", entry->guest.id.text,
+			    strerror(errno));
 		*entry = (struct entry)ENTRY_NONE;
 		return;
 	}

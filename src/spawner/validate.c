@@ -188,7 +188,7 @@ static int folder_check_allowed(const struct spawner *spawner, int fd, bool own,
 	if (*allow && (!path_allowed(path, allow) || !path_leads_to(fd, path)))
 		return error_set(
 		    error, ERROR_FORBIDDEN,
-		    "the configuration ([mounts] allow) does not let this directory be "
+		    "the configuration ([mounts] allow) does not allow this directory to be "
 		    "given to a sandbox");
 	return 0;
 }
@@ -202,7 +202,7 @@ static int folder_reopen(const struct spawner *spawner, struct folder_grant *gra
 		return 0;
 	if (grant->uid != 0)
 		return error_set(error, ERROR_FORBIDDEN,
-				 "this daemon is not root's: only the user who runs it can give "
+				 "this daemon does not run as root: only its own user can give "
 				 "folders to its sandboxes");
 	if (fcntl(grant->directory, F_GETFL) & O_PATH)
 		return error_set(error, ERROR_INVALID,
@@ -223,10 +223,11 @@ static int folder_validate(const struct spawner *spawner, int fd, uint32_t mode,
 		return -1;
 	if (ret_grant->mode != mode)
 		return error_set(error, ERROR_FORBIDDEN,
-				 "the folder was given in another mode than it is asked for");
-	/* The daemon's own folders are not a user's to give. */
+				 "the folder was granted in another mode than requested");
+	/* The daemon may pass on users' grants, but not make grants itself. */
 	if (ret_grant->uid == spawner->host.daemon_uid && ret_grant->uid != geteuid())
-		return error_set(error, ERROR_FORBIDDEN, "the daemon has no folders to give");
+		return error_set(error, ERROR_FORBIDDEN,
+				 "the daemon's own user cannot grant folders");
 	if (folder_reopen(spawner, ret_grant, error) < 0)
 		return -1;
 	return folder_check_allowed(spawner, ret_grant->directory, ret_grant->uid == 0, error);
@@ -253,10 +254,10 @@ int validate_create(const struct spawner *spawner, struct spawn_create *create, 
 		return error_set(error, ERROR_TIER_UNAVAILABLE, "this build has no %s tier",
 				 tier_name((enum tier)create->tier));
 	if (create->rootfs != ROOTFS_HOST)
-		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE,
-				 "there is no root file system %u", create->rootfs);
+		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "unknown root file system %u",
+				 create->rootfs);
 	if (create->flags & ~(uint32_t)(CREATE_NESTED_USERNS | CREATE_POOLED))
-		return error_set(error, ERROR_INVALID, "flags %#x are not known", create->flags);
+		return error_set(error, ERROR_INVALID, "unknown flags %#x", create->flags);
 	/* Default: one inode per 16 KiB. */
 	if (create->limits.inodes == 0)
 		create->limits.inodes =

@@ -26,7 +26,8 @@
 #define PROBE_PATIENCE (20 * NSEC_PER_SEC)
 #define PROBE_FINISH (3 * NSEC_PER_SEC)
 
-/* Closes descriptors whose closing somebody waits for: a copy here would keep them open. */
+/* Closes descriptors that other processes wait to see closed: a copy here would keep them
+ * open. */
 static void worker_close_inherited(struct spawner *spawner, int keep)
 {
 	fd_close(&spawner->socket);

@@ -1,13 +1,13 @@
-/* The seam: what differs between the tiers. A driver boots our init in isolation and leaves a Unix
- * socket on which that init answers (proto/init_messages.h). Everything else that a user does to a
- * sandbox goes through that socket and is the same for every tier. Every tier stands in a jail
- * (tier/jail/jail.h): where a tier needs nothing of its own, its function is the jail's.
+/* The seam: what differs between the tiers. A driver boots our init in isolation and leaves a
+ * Unix socket on which that init answers (proto/init_messages.h). Everything else that a user
+ * does to a sandbox goes through that socket and is the same for every tier. Every tier uses a
+ * jail (tier/jail/jail.h): if a tier needs nothing else for a function, it uses the jail's.
  *
  * Drivers run in the spawner, which is privileged, has one thread and serves everybody. So slow
- * functions (probe, boot, set_limits) are called in a forked worker. What a sandbox can delay (the
- * end of its processes, their freezing) is begun by one call and checked by later ones. All others
- * take microseconds. Drivers are given numbers and descriptors, never a path or text of a user's.
- * Each function fills *error on failure and undoes what it made, except boot.
+ * functions (probe, boot, set_limits) are called in a forked worker. An action that a sandbox can
+ * delay (the end of its processes, their freezing) is begun by one call and checked by later
+ * ones. All others take microseconds. Drivers are given numbers and descriptors, never a path or
+ * text of a user's. Each function fills *error on failure and undoes what it made, except boot.
  *
  * The host holds the truth about a sandbox, not our memory: after the spawner died, `adopt` finds a
  * sandbox by its cgroup, its socket, and its process's pid and start time. So a driver keeps no

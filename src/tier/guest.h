@@ -20,7 +20,7 @@ enum rights {
 	RIGHTS_ONE_ID,  /* the user's id alone */
 };
 
-/* Where everything is. The spawner makes the paths once at its start. */
+/* The paths and ids of this instance. The spawner sets them once at its start. */
 struct host {
 	enum rights rights;
 	char state[256];   /* sandboxes' files, templates; root's, 0711 */

@@ -58,7 +58,7 @@ WITH_FOLDERS = {
     "volumes Volumes.test_root_gives_a_users_folder_as_that_user": NOT_THE_USERS,
 }
 ONE_ID_ONLY = (ONE_ID, "this sandbox has one id, root's")
-NO_FREEZER = (NO_CGROUP, "feature.unsupported.*the cgroup freezer is not given")
+NO_FREEZER = (NO_CGROUP, "feature.unsupported.*the cgroup freezer is not delegated")
 UNLIMITED = (NO_LOOP, "AssertionError: ApiError not raised")
 OTHER_OUTCOME = {
     "subuid": {

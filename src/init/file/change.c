@@ -173,7 +173,7 @@ static int attributes_change_below(struct operation *operation, const struct cha
 	while (event >= 0 && (event = file_walk_next(&walk)) > 0) {
 		if (operation_cancelled(operation))
 			return file_failed(failure, ECANCELED, path);
-		/* Before entering: the directory may have to become readable first. */
+		/* Before the directory is entered, because that may need the new mode. */
 		int result = 0;
 		if (event == WALK_ENTRY && (change->owner || walk.type != DT_LNK))
 			result = attributes_change_one(change, walk.directory, walk.name, true);
@@ -196,7 +196,7 @@ static int change_attributes(struct operation *operation, const struct change *c
 		return file_failed(failure, errno, path->text);
 	if (!change->owner && S_ISLNK(stat.st_mode))
 		return file_wrong_type(failure, path->text, stat.st_mode,
-				       "something that has a mode");
+				       "an entry that has a mode");
 	int result = attributes_change_one(change, AT_FDCWD, path->text, no_follow);
 	if (result < 0)
 		return file_failed(failure, result, path->text);

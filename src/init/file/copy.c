@@ -1,7 +1,8 @@
 /* Copies a file, a link or a tree, with modes, times, owners (where allowed), links and holes.
  * Called by operation_run(), and by rename across file systems. May block on the disk. A file
  * appears at its new place complete or not at all; a tree is copied entry by entry into a
- * directory that may exist already. FIFOs are made anew; sockets and devices are refused. */
+ * directory that may exist already. A FIFO becomes a new FIFO; sockets and devices are
+ * refused. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -70,7 +71,7 @@ static int copy_range(struct copy *copy, int from, int to, off_t at, off_t end)
 	return 0;
 }
 
-/* A file of /proc: its size is 0, it only has an end. */
+/* Copies a file of /proc: its size is reported as 0, so it is read until its end. */
 static int copy_stream(struct copy *copy, int from, int to)
 {
 	uint8_t *buffer CLEANUP(file_free) = malloc(COPY_BUFFER);
@@ -171,7 +172,7 @@ static int copy_link(int from, const char *from_base, int to, const char *to_bas
 	return result;
 }
 
-/* Everything but a directory. */
+/* Copies an entry that is not a directory. */
 static int copy_leaf(struct copy *copy, int from, const char *from_base, int to,
 		     const char *to_base, const struct stat *stat)
 {
@@ -191,7 +192,7 @@ static int copy_leaf(struct copy *copy, int from, const char *from_base, int to,
 	}
 }
 
-/* Makes a directory, or opens an existing one; it is the one that is filled from now on. */
+/* Makes a directory, or opens an existing one, and makes it the one that is being filled. */
 static int copy_enter(struct copy *copy, const char *name)
 {
 	if (copy->depth == copy->room) {
@@ -358,7 +359,7 @@ int file_copy(struct operation *operation, struct failure *failure)
 	if (result == 0 && to.exists && to.stat.st_dev == from.stat.st_dev &&
 	    to.stat.st_ino == from.stat.st_ino)
 		return file_refused(failure, ERROR_FILE_INVALID, path2.text,
-				    "is the very file that is to be copied");
+				    "is the same file as the source");
 	if (result < 0)
 		return file_failed(failure, result, path2.text);
 	uint64_t copied = 0;

@@ -35,7 +35,7 @@ static void glob_done(struct glob *glob)
 	pattern_free(&glob->pattern);
 }
 
-/* Takes the state over. */
+/* Takes over the state. */
 static int glob_push_state(struct glob *glob, struct pattern_state *state)
 {
 	if (glob->depth == glob->room) {

@@ -71,9 +71,9 @@ void file_path_trim(struct file_path *path);
 /* The last component; "" if the path ends in a slash. */
 const char *file_path_base(const char *path);
 
-/* Opens a regular file to read or, with O_WRONLY | O_APPEND, to write. Checks its type before
- * and after, so another type is opened only if it is put there in between. Returns the
- * descriptor or -errno; -EMEDIUMTYPE for another type. Fills *ret_stat if the file exists. */
+/* Opens a regular file to read or, with O_WRONLY | O_APPEND, to write. Checks its type before and
+ * after the open, so a file of another type is opened only if it is put there in between. Returns
+ * the descriptor or -errno; -EMEDIUMTYPE for another type. Fills *ret_stat if the file exists. */
 NODISCARD int file_open_regular(int directory, const char *path, int flags, struct stat *ret_stat);
 
 /* "/proc/self/fd/N", for system calls that only take a path. */
@@ -109,8 +109,8 @@ NODISCARD int file_new_open(struct file_new *new_file, int directory);
 /* Gives it the owner of the file that it replaces, and the mode; mode 0: that file's mode. */
 NODISCARD int file_new_set_attributes(struct file_new *new_file, const struct file_target *target,
 				      mode_t mode);
-/* Puts it under the target's name and closes it. Closed, since the client may execute the file
- * at once, which the kernel refuses (ETXTBSY) while it is open for writing. */
+/* Gives it the target's name and closes it. It must be closed, since the client may execute the
+ * file at once, which the kernel refuses (ETXTBSY) while it is open for writing. */
 NODISCARD int file_new_commit(struct file_new *new_file, const struct file_target *target,
 			      bool no_replace);
 /* Removes the file if it was not committed. */
@@ -130,7 +130,7 @@ struct walk_level {
 	int fd; /* -1: closed because too many were open; opened again through ".." */
 	dev_t device;
 	ino_t inode;
-	off_t resume;     /* where to go on reading */
+	off_t resume;     /* where to continue reading */
 	size_t path_size; /* of the walk's path, up to this directory */
 	uint8_t *entries; /* entries that were read and not returned yet; a sorted walk keeps them
 			     while fd is closed */

@@ -57,8 +57,8 @@ void operation_send_last(struct operation *operation, const void *data, size_t s
 	operation->last_size = size;
 }
 
-/* Receives a whole message, or with MSG_PEEK its header only. The frame's type, -EAGAIN, or
- * -ECANCELED, which then stays. */
+/* Receives a whole message, or with MSG_PEEK its header only. Returns the frame's type, -EAGAIN,
+ * or -ECANCELED (then every later call does, too). */
 static int frame_receive(struct operation *operation, int flags, uint8_t header[FRAME_HEADER_SIZE],
 			 void *payload, uint32_t *ret_size)
 {
@@ -103,7 +103,7 @@ static int control_frame_handle(struct operation *operation, int type, const voi
 }
 
 /* Data for any other operation is dropped and its credit not returned, so at most one window of
- * it comes. */
+ * it arrives. */
 bool operation_takes_data(const struct operation *operation)
 {
 	return operation->request.operation == FILE_WRITE ||
@@ -174,10 +174,10 @@ ssize_t operation_receive(struct operation *operation, void *data)
 	return -ECANCELED;
 }
 
-/* Discards what still comes after the answer. (A process that stays does that while it waits for
- * the next request.) If a Unix socket is closed with unread messages (data, credit), the peer's
- * next receive fails with ECONNRESET before it gets the answer. So the receiving side is shut
- * first (EPIPE for the peer), and then the messages are read. */
+/* Discards messages that arrive after the answer. (A process that stays discards them while it
+ * waits for the next request.) If a Unix socket is closed with unread messages (data, credit),
+ * the peer's next receive fails with ECONNRESET before it gets the answer. So the receiving side
+ * is shut first (EPIPE for the peer), and then the messages are read. */
 static void operation_close_receiving(struct operation *operation)
 {
 	uint8_t byte;
@@ -220,8 +220,8 @@ static int (*const operations[])(struct operation *, struct failure *) = {
 
 void operation_run(struct operation *operation)
 {
-	/* A write past RLIMIT_FSIZE, or to a socket without a peer, shall be an error to report,
-	 * not the end of the process. */
+	/* A write past RLIMIT_FSIZE, or to a socket without a peer, must return an error that is
+	 * reported, and not end the process. */
 	static bool ignored;
 	if (!ignored) {
 		signal(SIGXFSZ, SIG_IGN);
@@ -232,7 +232,7 @@ void operation_run(struct operation *operation)
 	struct failure failure = {0};
 	unsigned which = operation->request.operation;
 	if (which >= ARRAY_SIZE(operations) || !operations[which]) {
-		operation_failed(operation, ERROR_INVALID, 0, "no such file operation");
+		operation_failed(operation, ERROR_INVALID, 0, "unknown file operation");
 		return;
 	}
 	if (operations[which](operation, &failure) < 0)

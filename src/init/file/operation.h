@@ -44,7 +44,7 @@ bool operation_takes_data(const struct operation *operation);
 bool operation_cancelled(struct operation *operation);
 /* The id in the header of an answer, if the process stays for the next request. */
 #define OPERATION_STAYS 1
-/* The one answer. */
+/* Sends the answer; called once. */
 void operation_result(struct operation *operation, const void *payload, size_t size);
 void operation_failed(struct operation *operation, enum error_kind kind, int errnum,
 		      const char *message);

@@ -10,8 +10,8 @@
 #include "init/file/internal.h"
 #include "proto/tar.h"
 
-/* How many files with several names are remembered. Of further ones each name is packed as a
- * file. */
+/* How many files with several names are remembered. Beyond that, each name of a file is packed as
+ * a separate file. */
 #define LINKED_MAX 65536u
 #define BUCKETS 1024u
 

@@ -189,7 +189,7 @@ static int directory_enter_or_make(int directory, const char *name, mode_t mode)
 		if (mkdirat(directory, name, mode) < 0 && errno != EEXIST)
 			return -errno;
 	}
-	/* mkdir() says that it exists, open() that it does not: a dangling link. */
+	/* mkdir() reports that it exists, and open() that it does not: it is a dangling link. */
 	return -ENOENT;
 }
 

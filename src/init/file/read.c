@@ -34,7 +34,7 @@ static uint8_t type_letter(mode_t mode)
 	}
 }
 
-/* The entry as proto/init_messages.h has it. */
+/* Writes the entry in the format of proto/init_messages.h. */
 static void entry_write(struct writer *writer, int directory, const char *path, const char *name,
 			const struct stat *stat)
 {

@@ -14,7 +14,7 @@
 #define CANCEL_LOOK 128
 
 struct removal {
-	struct operation *operation; /* NULL: nobody can cancel it */
+	struct operation *operation; /* NULL: it cannot be cancelled */
 	struct failure *failure;     /* the first */
 	const char *path;            /* of the root, for messages */
 	dev_t device;
@@ -40,7 +40,7 @@ static void removal_enter_directory(struct removal *removal, struct file_walk *w
 	int result = fd < 0 ? fd : file_is_mount(fd, removal->device, &is_mount);
 	if (result == 0 && is_mount) {
 		removal_note_failure(removal, walk, EBUSY,
-				     "something is mounted there; it was left alone");
+				     "something is mounted there; it was not removed");
 		return;
 	}
 	if (result == 0)

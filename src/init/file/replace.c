@@ -78,7 +78,7 @@ static int replacing_fill_window(struct replacing *replacing, bool *ret_end)
 	return 0;
 }
 
-/* Replaces in the window, and writes all of it but its end, in which a match could begin. */
+/* Replaces in the window, and writes all of it except its end, in which a match could begin. */
 static int replacing_replace_in_window(struct replacing *replacing, bool end)
 {
 	const struct file_request *request = &replacing->operation->request;

@@ -109,8 +109,8 @@ static size_t count_newlines(const char *text, size_t size)
 	return count;
 }
 
-/* Reports the line, or a part of a long one that begins a little before the match and cuts no
- * character. */
+/* Reports the line. Of a long line, reports a part that begins a little before the match and does
+ * not cut a character in two. */
 static int search_report(struct search *search, uint64_t line, size_t start, size_t end, size_t at)
 {
 	const char *buffer = search->buffer;

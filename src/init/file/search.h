@@ -34,7 +34,8 @@ struct search {
 	bool continued;   /* that line began before the buffer */
 	bool reported;    /* that line was reported already */
 	bool skip_binary; /* skip files with a NUL in their first 8 KiB */
-	/* Called for each matching line. 0: go on; other values end the search and are returned. */
+	/* Called for each matching line. 0: continue; other values end the search and are
+	 * returned. */
 	int (*on_match)(void *context, const struct search_match *match);
 	void *context;
 };

@@ -21,7 +21,7 @@ struct level {
 	dev_t device; /* of the directory above it */
 	ino_t inode;
 	size_t path_size; /* of the path, up to the directory above */
-	bool made;        /* it was not there before */
+	bool made;        /* it did not exist before */
 	bool dressed;     /* the archive has an entry for it: */
 	uint32_t mode, uid, gid;
 	struct timespec mtime;
@@ -54,7 +54,7 @@ static void unpack_free(struct unpack **variable)
 
 /* --- bytes --- */
 
-/* Takes up to `size` bytes of the data that came: how many, -ENODATA at the end. */
+/* Takes up to `size` bytes of the received data. Returns how many; -ENODATA at the end. */
 static ssize_t unpack_take_data(struct unpack *unpack, const uint8_t **ret_data, size_t size)
 {
 	if (unpack->chunk_at == unpack->chunk_size) {
@@ -122,7 +122,8 @@ static struct timespec entry_time(const struct tar_entry *entry)
 	return (struct timespec){.tv_sec = entry->mtime, .tv_nsec = (long)entry->mtime_ns};
 }
 
-/* Done when the archive continues elsewhere. Until then only the owner can enter the directory. */
+/* Called when the archive continues elsewhere. Until then only the owner can enter the
+ * directory. */
 static int directory_set_attributes(const struct unpack *unpack, const struct level *level)
 {
 	if (level->dressed)
@@ -212,7 +213,7 @@ static bool path_is_above(const char *directory, const char *path, const char **
 	return true;
 }
 
-/* Makes the directory at `path` the one that is filled from now on. */
+/* Makes the directory at `path` the one that is being filled. */
 static int unpack_go_to(struct unpack *unpack, const char *path)
 {
 	char name[256];

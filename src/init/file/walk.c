@@ -142,7 +142,7 @@ static int level_fill(struct walk_level *level)
 	return 0;
 }
 
-/* A heap sort: the C library's qsort() would be a fiftieth of the init. */
+/* A heap sort: the C library's qsort() would make the init a fiftieth larger. */
 static void heap_sift_down(const struct entry **heap, size_t at, size_t count)
 {
 	for (size_t child; (child = 2 * at + 1) < count; at = child) {

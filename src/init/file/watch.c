@@ -167,8 +167,8 @@ static int watch_store(struct watch *watch, int descriptor, const char *path, si
 	return 0;
 }
 
-/* By descriptor: watches what was opened, even if its name leads elsewhere by now. -ENOSPC: the
- * kernel's limit of watches is reached. */
+/* Adds a watch by descriptor, so that it is for the opened directory even if its name leads
+ * elsewhere by now. -ENOSPC: the kernel's limit of watches is reached. */
 static int watch_add(struct watch *watch, int fd, const char *path, size_t size)
 {
 	if (watch->alive >= WATCHES_MAX)

@@ -1,5 +1,6 @@
-/* What the set-up and CONFIGURE say about every process to be started. Filled once by PID 1 and
- * inherited by fork; a launcher that was forked before CONFIGURE receives it in a message. */
+/* Settings for every process to be started, from the set-up and from CONFIGURE. Filled once by
+ * PID 1 and inherited by fork; a launcher that was forked before CONFIGURE receives it in a
+ * message. */
 #pragma once
 
 #include <stdbool.h>

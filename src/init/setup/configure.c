@@ -20,8 +20,8 @@ static int trees_place(const struct configure *message, struct failure *ret_fail
 		memcpy(path, given.data, given.size);
 		path[given.size] = '\0';
 		if (message->mounts[i].index >= configuration.setup.tree_count) {
-			*ret_failure = (struct failure){.kind = ERROR_INVALID,
-							.message = "a mount that was not given"};
+			*ret_failure =
+			    (struct failure){.kind = ERROR_INVALID, .message = "an unknown mount"};
 			return -1;
 		}
 		if (setup_place_tree(&configuration.setup, message->mounts[i].index, path,

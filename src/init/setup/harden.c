@@ -1,6 +1,6 @@
-/* What a process in a sandbox may do: capabilities, no_new_privs, limits, keyring, the system
- * call filter. PID 1 applies this to itself before anything else runs. Every process that it
- * forks inherits it, and no process inside can undo it. The policy and its reasons:
+/* Limits what a process in a sandbox may do: capabilities, no_new_privs, limits, keyring, the
+ * system call filter. PID 1 applies this to itself before anything else runs. Every process that
+ * it forks inherits it, and no process inside can undo it. The policy and its reasons:
  * docs/isolation.md.
  *
  * Called by setup.c (harden_before_readonly) and main (setup_harden), once each. Does not block. */
@@ -96,8 +96,8 @@ static int leave_keyring(const struct setup *setup, struct failure *ret_failure)
 }
 
 /* If the host's core_pattern is a pipe, the kernel starts the helper outside, as root, for the
- * dump of any process: also with a limit of 0, since a pipe has no size. Only with a limit of 1
- * it does not. The filter keeps the limit at 1. */
+ * dump of any process. It does so even with a limit of 0, since a pipe has no size, but not with
+ * a limit of 1. The filter keeps the limit at 1. */
 static int forbid_core_dumps(struct failure *ret_failure)
 {
 	const struct rlimit limit = {.rlim_cur = 1, .rlim_max = 1};

@@ -40,7 +40,7 @@ static int64_t cgroup_statistic(const char *text, const char *name)
 	return 0;
 }
 
-/* The page cache of the work cgroup that could be given up, version 1 or 2. */
+/* The page cache of the work cgroup that could be reclaimed, version 1 or 2. */
 static int64_t file_cache(int fd)
 {
 	char text[8192];

@@ -3,9 +3,9 @@
  * Allocates nothing.
  *
  * PREPARE leaves the host: it enters a small root of its own and detaches the host's, before
- * anything of a user is known. The small root has what boot/root.h says, and:
+ * it has any data of a user. The small root has the directories of boot/root.h, and:
  *   proc, dev   moved into the sandbox's root later
- *   t/N         users' folders that an overlay is made over
+ *   t/N         users' folders that get an overlay
  *   empty       an empty directory
  * ASSIGN builds the sandbox's root and enters it. The small root is detached, and with it every
  * path to layers and disk. */
@@ -78,7 +78,7 @@ static int root_prepare(struct setup *setup, struct failure *failure)
 	return 0;
 }
 
-/* Prepares a user's folder for its place: as it came (a read-only one has locked flags), or
+/* Prepares a user's folder for its place: either unchanged (a read-only one has locked flags), or
  * below an overlay that takes the changes. */
 static int tree_make(struct setup *setup, uint32_t index, uint32_t mode, int *tree)
 {
@@ -183,7 +183,7 @@ static int root_assign(struct setup *setup, struct failure *failure)
 	return result;
 }
 
-/* Errors are ignored: the spawner may have ended, and a sandbox that is up goes on without it. */
+/* Errors are ignored: the spawner may have ended, and the sandbox does not need it. */
 static void report_send(int result, const struct failure *failure)
 {
 	(void)!boot_report_send(result < 0 ? failure : NULL);

@@ -1,7 +1,7 @@
 /* How an init in the namespace tier gets from "just executed, alone in new namespaces, the host's
  * root still mounted" to "in the sandbox's own root with nothing of the host's left". The spawner
  * is at the other end of BOOT_FD and hands over descriptors and numbers (proto/boot_messages.h);
- * text of a user's comes later, with CONFIGURE. Runs before there is any other process: may block,
+ * text from users comes later, with CONFIGURE. Runs before there is any other process: may block,
  * may fail; a failure is reported over BOOT_FD and ends the init. */
 #pragma once
 
@@ -34,8 +34,8 @@ NODISCARD int setup_boot(struct setup *ret_setup, void (*prepared)(void),
 			 struct failure *ret_failure);
 /* Tells the spawner that the init listens, and closes BOOT_FD. */
 void setup_ready(void);
-/* CONFIGURE: sets the hostname and writes it to /etc/hostname and /etc/hosts, before there is any
- * folder of a user's. */
+/* CONFIGURE: sets the hostname and writes it to /etc/hostname and /etc/hosts, before any user's
+ * folder is mounted. */
 NODISCARD int setup_hostname(const char *hostname, struct failure *ret_failure);
 /* CONFIGURE: puts a user's folder at a path inside (made if missing, resolved in the sandbox's
  * root, never through a symlink out of it). */
@@ -43,10 +43,10 @@ NODISCARD int setup_place_tree(struct setup *setup, uint32_t index, const char *
 			       struct failure *ret_failure);
 /* After that: closes the folders that were handed over and not placed. */
 void setup_close_trees(struct setup *setup);
-/* Opens what setup_harden() writes to under /proc/sys. Called by setup_boot() when /proc is mounted
- * and /proc/sys is not read-only yet, while all capabilities are there. */
+/* Opens what setup_harden() writes to under /proc/sys. Called by setup_boot() when /proc is
+ * mounted and /proc/sys is not read-only yet, while the init has all capabilities. */
 NODISCARD int harden_before_readonly(struct failure *ret_failure);
-/* The last step, before any process but this one exists and any user code runs: capabilities and
+/* The last step, before any other process exists and any user code runs: capabilities and
  * bounding set reduced, no_new_privs, user.max_user_namespaces = 0, keyring, seccomp filter. What
  * is kept and why: docs/isolation.md. Everything forked later inherits it. */
 NODISCARD int setup_harden(const struct setup *setup, struct failure *ret_failure);

@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "proto/output_log.h"
 
-/* More than an init knows at once: an exec that ended without a daemon is kept until LIST. */
+/* More than an init has at once: an exec that ended without a daemon is kept until LIST. */
 #define RECORDS_MAX (2 * EXEC_PER_SANDBOX_MAX)
 #define CREDIT_STEP (FILE_WINDOW / 4)
 #define DISK_RETRY (100 * NSEC_PER_MSEC)
@@ -84,7 +84,7 @@ static int record_open_logs(struct record *record, struct failure *ret_failure)
 			return failure_set(ret_failure, ERROR_INTERNAL,
 					   "the output log cannot be opened");
 		record->logs[i] = log;
-		/* The guest has the first window before we can check the room. */
+		/* The guest may use the first window before we can check the room. */
 		if ((record->flags & EXEC_LOSSLESS) && log.head + log.tail < FILE_WINDOW)
 			return failure_set(
 			    ret_failure, ERROR_UNSUPPORTED,

@@ -1,4 +1,4 @@
-/* A bounded queue of bytes that begin at a frame, in memory of the caller's. Called by relay.c;
+/* A bounded queue of bytes that begin at a frame, in the caller's memory. Called by relay.c;
  * never waits. */
 #pragma once
 
@@ -17,7 +17,7 @@ struct frame_queue {
 
 size_t frame_queue_free_bytes(const struct frame_queue *queue);
 void frame_queue_clear(struct frame_queue *queue);
-/* Moves what is queued to the front of the memory. */
+/* Moves the queued bytes to the front of the memory. */
 void frame_queue_compact(struct frame_queue *queue);
 /* The caller has checked that the frame fits. */
 void frame_queue_add(struct frame_queue *queue, enum frame_type type, uint64_t id,

@@ -32,8 +32,8 @@
 #include "tier/bridge/exec_output.h"
 #include "tier/bridge/frame_queue.h"
 
-/* A queue takes a frame to pass on while the largest one fits besides this reserve, which is for
- * small frames of our own. */
+/* A queue takes a frame to pass on only while it has room for the largest frame and this reserve,
+ * which is for small frames of our own. */
 #define RESERVE 4096
 #define SMALL_FRAME 64
 #define FRAMES_PER_TURN 64
@@ -72,8 +72,8 @@ static bool queue_takes_frame(const struct frame_queue *queue)
 
 /* ---- Exit. */
 
-/* The exit code tells the spawner why: an init that failed or was killed is not one that was
- * asked to end. Only the shim itself reports the deadline. */
+/* The exit code tells the spawner the reason: a failed or killed init must not look like one that
+ * was asked to end. Only the shim itself reports the deadline. */
 static _Noreturn void relay_exit_with(int status)
 {
 	_exit(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? END_EXITED : END_KILLED);

@@ -34,8 +34,8 @@
 /* No network namespace is named, so the container uses ours.
  *
  * /tmp is a directory of the root, on the sandbox's own disk, where bytes and inodes are counted.
- * runsc would mount a tmpfs of its kernel's there unless the list has a mount for /tmp. For a type
- * that it does not know it mounts nothing (since 2018; a test checks it). */
+ * runsc would mount a tmpfs of its kernel's there unless the list has a mount for /tmp. It mounts
+ * nothing there if the list has one of an unknown type (since 2018; a test checks it). */
 static const char description[] =
     "{\"ociVersion\":\"1.0.0\",\"hostname\":\"%s\","
     "\"process\":{\"user\":{\"uid\":0,\"gid\":0},\"cwd\":\"/\",\"env\":[],"
@@ -84,7 +84,7 @@ static _Noreturn void child_become_runsc(const struct container_order *order)
 				   "caisson",
 				   NULL};
 	char *const environment[] = {"PATH=/", "HOME=/", NULL};
-	/* 1 instead of 0: only that prevents the host's core_pattern helper. */
+	/* 1 and not 0, because only 1 prevents the host's core_pattern helper. */
 	const struct rlimit no_core = {1, 1};
 	snprintf(platform, sizeof(platform), "--platform=%s", order->platform);
 	if (setrlimit(RLIMIT_CORE, &no_core) < 0)

@@ -108,15 +108,15 @@ static int gvisor_counters(const struct host *host, struct guest *guest,
 {
 	(void)error;
 	jail_counters(host, guest, &ROOT_GUEST[1], ret_counters);
-	/* The host's count is of runsc's threads. */
+	/* The host counts runsc's threads, not the guest's processes. */
 	ret_counters->processes = 0;
 	ret_counters->known[KNOWN_PROCESSES] = 0;
 	return 0;
 }
 
 /* Every start of a daemon waits for this. A release that `auto` would choose is tested with a
- * sandbox. One that must be asked for by name is tested when it is used, or by `caisson doctor`:
- * only the jail is tested here, without runsc in it, which says which limits are enforced. */
+ * sandbox. One that must be requested by name is tested when it is used, or by `caisson doctor`.
+ * Here only its jail is tested, without runsc, to learn which limits are enforced. */
 static void gvisor_probe(const struct host *host, struct spawn_probe *ret_probe)
 {
 	struct guest guest = {.init = PROCESS_NONE};

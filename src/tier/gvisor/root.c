@@ -22,7 +22,7 @@ static int file_bind(const char *from, const char *to, unsigned attributes)
 	return place < 0 ? -errno : fs_bind(from, to, attributes);
 }
 
-/* Copies root's file, which nobody in here may read. */
+/* Copies root's file, which no process in here may read. */
 static int init_copy(int from)
 {
 	CLOSE_FD int to =

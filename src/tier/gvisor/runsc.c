@@ -183,8 +183,8 @@ int runsc_find(const struct host *host, struct runsc *ret_runsc, struct error *e
 	int result = runsc_find_path(ret_runsc->path);
 	if (result < 0)
 		return error_set(error, ERROR_TIER_UNAVAILABLE,
-				 "there is no runsc on this host: install gVisor (Debian: `apt-get "
-				 "install runsc`; a newer one: https://gvisor.dev)");
+				 "runsc is not installed: install gVisor (Debian: `apt-get "
+				 "install runsc`; a newer release: https://gvisor.dev)");
 	if (answer_cache_read(host, ret_runsc))
 		return 0;
 	result = runsc_ask(ret_runsc->path, version, answer);
@@ -192,7 +192,7 @@ int runsc_find(const struct host *host, struct runsc *ret_runsc, struct error *e
 		result = runsc_parse_version(answer, ret_runsc);
 	if (result < 0)
 		return error_set(error, ERROR_TIER_UNAVAILABLE,
-				 "%s does not say which version it is: %s", ret_runsc->path,
+				 "%s does not report its version: %s", ret_runsc->path,
 				 strerror(-result));
 	/* Every release has ptrace. kvm is never chosen: a /dev/kvm that exists may not work,
 	 * and then hangs. */
@@ -228,6 +228,6 @@ void runsc_auto_objection(const struct runsc *runsc, int64_t now, char *text, si
 		 "is at https://gvisor.dev",
 		 runsc->version,
 		 made < 0 ? "has no date in its version" : (old ? "is over a year old" : ""),
-		 old && slow ? " and " : "", slow ? "has no platform but the slow " : "",
+		 old && slow ? " and " : "", slow ? "has only the slow platform " : "",
 		 slow ? runsc->platform : "");
 }

@@ -155,7 +155,7 @@ int shim_main(int argc, char **argv)
 	setrlimit(RLIMIT_NOFILE, &files);
 	int result = listen(handles.listener, 4) < 0 ? -errno : shim_drop_privileges();
 	if (result < 0)
-		shim_fail(result, "narrowing the shim");
+		shim_fail(result, "dropping the shim's privileges");
 	shim_report_done();
 	boot_report_begin(0);
 	shim_report_done();

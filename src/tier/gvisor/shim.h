@@ -1,8 +1,8 @@
-/* The shim: the process that stands for the guest, one per sandbox of the gvisor tier. It is PID 1
- * of the sandbox's own user, mount, pid, network, ipc, uts and cgroup namespaces. tier/jail/boot.c
- * makes it as it makes an init of the namespace tier, and sends it the same messages
- * (proto/boot_messages.h). The shim makes the root, starts `runsc` with caisson-init as the
- * container's process, and then only passes frames between the daemon and that init:
+/* The shim: the process that represents the guest, one per sandbox of the gvisor tier. It is PID
+ * 1 of the sandbox's own user, mount, pid, network, ipc, uts and cgroup namespaces.
+ * tier/jail/boot.c makes it as it makes an init of the namespace tier, and sends it the same
+ * messages (proto/boot_messages.h). The shim makes the root, starts `runsc` with caisson-init as
+ * the container's process, and then only passes frames between the daemon and that init:
  *
  *   daemon <── init.sock ──> shim <── the container's standard input (a socket) ──> caisson-init
  *

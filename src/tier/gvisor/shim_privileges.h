@@ -1,4 +1,4 @@
-/* What the shim drops once the container runs, before it reads a frame. */
+/* Drops the shim's privileges once the container runs, before it reads a frame. */
 #pragma once
 
 #include "base/macros.h"

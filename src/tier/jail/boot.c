@@ -136,7 +136,7 @@ static _Noreturn void child_main(const struct attempt *attempt, int spawner_end,
 	char *const *arguments = program ? program->arguments : init_arguments;
 	char go;
 	int init = program ? program->fd : attempt->host->init_fd;
-	/* With a copy of the spawner's end we would not read the end of a spawner that dies. */
+	/* If we kept a copy of the spawner's end, we would not notice that the spawner died. */
 	close(spawner_end);
 	if (recv(socket, &go, 1, 0) != 1)
 		_exit(1);
@@ -215,7 +215,7 @@ static int child_start(struct attempt *attempt, struct error *error)
 	return 0;
 }
 
-/* Everything that only root outside can do to the waiting child. */
+/* Sets up the waiting child with everything that only root outside can do. */
 static int child_equip(struct attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;
@@ -252,8 +252,8 @@ static int child_equip(struct attempt *attempt, struct error *error)
 	return record_write(attempt->host, guest, error);
 }
 
-/* Receives one message of the child's. If the peer ended with unread data, the first call fails,
- * and a last message comes with the next. */
+/* Receives one message of the child's. If the peer ended with unread data, the first call fails
+ * and the next one receives a last message. */
 static ssize_t report_receive_message(struct attempt *attempt, struct boot_report *ret_report)
 {
 	int channel = attempt->channel;
@@ -441,7 +441,7 @@ static int attempt_open_folders(struct attempt *attempt, struct boot_assign *ass
 	return 0;
 }
 
-/* Everything but the layers and folders. */
+/* Makes and sets up everything except the layers and folders. */
 static int attempt_prepare(struct attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;

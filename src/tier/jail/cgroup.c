@@ -239,7 +239,7 @@ int cgroup_let_root_join(const struct host *host, uid_t owner, struct cgroup_boo
 		int result = procs_reopen_as(host, owner, &boot->work_procs[i]);
 		if (result < 0)
 			return error_set_errno(error, error_kind_of_errno(result), result,
-					       "giving it its cgroups");
+					       "passing it its cgroups");
 	}
 	return 0;
 }
@@ -279,8 +279,8 @@ int cgroup_freeze(const struct host *host, const struct id *id, bool frozen, str
 	CLOSE_FD int work = cgroup_open_work(host, id, CONTROLLER_FREEZER, &unified);
 	if (work == -ENOENT && cgroup_hierarchies(host)->withheld & CONTROLLER_FREEZER)
 		return error_set(error, ERROR_UNSUPPORTED,
-				 "a sandbox cannot be paused: the cgroup freezer is not given to "
-				 "the user who runs the daemon");
+				 "a sandbox cannot be paused: the cgroup freezer is not delegated "
+				 "to the user who runs the daemon");
 	if (work == -ENOENT)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "this host has no cgroup freezer: a sandbox cannot be paused");

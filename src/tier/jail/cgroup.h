@@ -4,9 +4,9 @@
  * and the freezer, so that a pause, a quota or an out-of-memory kill never stops the protocol.
  * There is no state: cgroups are found again by name.
  *
- * Called in the spawner. The first attach after idle can block for 15 ms, removing for as long as
- * it says. Everything else takes microseconds, or a few milliseconds where it visits thousands of
- * processes. */
+ * Called in the spawner. The first attach after idle can block for 15 ms, and cgroup_remove() for
+ * its time-out. Everything else takes microseconds, or a few milliseconds where it visits
+ * thousands of processes. */
 #pragma once
 
 #include <stdbool.h>
@@ -42,7 +42,7 @@ struct cgroup_boot {
 void cgroup_boot_done(struct cgroup_boot *boot);
 
 /* Makes the cgroups and sets the limits. reasons[]: which limits are enforced, and why not (cpu,
- * memory, pids). A host without cgroups is no error. */
+ * memory, pids). A host without cgroups is not an error. */
 NODISCARD int cgroup_make(const struct host *host, const struct id *id, const struct limits *limits,
 			  uint32_t reasons[LIMIT_COUNT], struct cgroup_boot *ret_boot,
 			  struct error *error);

@@ -33,7 +33,7 @@ static int memory_limit_set_v1(int work, uint64_t memory)
 	if (result < 0)
 		return result;
 	result = file_write_number(work, "memory.memsw.limit_in_bytes", memory);
-	/* Without swap accounting, setting swappiness to 0 must do. */
+	/* Without swap accounting, a swappiness of 0 must suffice. */
 	if (result == -ENOENT)
 		result = file_write_number(work, "memory.swappiness", 0);
 	if (result < 0)

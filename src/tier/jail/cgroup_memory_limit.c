@@ -25,8 +25,8 @@
 /* The kernel charges memory in batches per processor, and always allows a few pages of its own. */
 #define SLACK ((int64_t)MIB)
 /* The kernel kills until enough memory is free, while the first victim is still closing its
- * sockets. So its write is interrupted, and no second process is killed while memory is being
- * freed. */
+ * sockets. So the write is interrupted after this time, and no second process is killed while
+ * memory is being freed. */
 #define BURST_US 5000
 #define LOOK_PAUSE (20 * NSEC_PER_MSEC)
 
@@ -56,7 +56,7 @@ int cgroup_memory_events_read(const struct host *host, const struct guest *guest
 	if (pread(events, text, sizeof(text), 0) < 0 && errno == ENODEV)
 		return -errno;
 	CLOSE_FD int work = cgroup_open_work(host, &guest->id, CONTROLLER_MEMORY, &unified);
-	/* Without a free descriptor it is checked another time. */
+	/* Without a free descriptor it is checked later. */
 	return work >= 0 && group_is_over_limit(work);
 }
 

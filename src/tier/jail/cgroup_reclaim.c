@@ -40,7 +40,7 @@ static int host_check_disk_space(const struct host *host, int work, bool unified
 				       "the host's disk space");
 	if ((uint64_t)space.f_bavail * space.f_frsize < (uint64_t)MAX(dirty, 0) + SPACE_RESERVE)
 		return error_set(error, ERROR_NO_SPACE,
-				 "the host's disk is too full for what it has not written yet");
+				 "the host's disk is too full for the sandbox's unwritten data");
 	return 0;
 }
 
@@ -73,14 +73,14 @@ int cgroup_reclaim(const struct host *host, struct guest *guest,
 	int64_t before = work < 0 ? -1 : cgroup_read_number(work, usage, NULL);
 	if (before < 0)
 		return error_set(error, ERROR_UNSUPPORTED,
-				 "no memory cgroup is ours: a paused sandbox keeps its memory");
+				 "no memory cgroup for it: a paused sandbox keeps its memory");
 	if (host_check_disk_space(host, work, unified, error) < 0)
 		return -1;
 	int result =
 	    unified ? group_reclaim_v2(work) : fd_write_small(work, "memory.force_empty", "0");
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "taking memory back");
+				       "reclaiming memory");
 	int64_t after = cgroup_read_number(work, usage, NULL);
 	ret_reclaimed->before = (uint64_t)before;
 	ret_reclaimed->after = (uint64_t)(after < 0 ? before : after);

@@ -8,7 +8,7 @@
 #include "base/macros.h"
 #include "tier/guest.h"
 
-/* Of a process before it forks; its children inherit it. */
+/* Sets those of a process before it forks; its children inherit them. */
 NODISCARD int cpus_set(pid_t pid, uint32_t slot, uint32_t cpu_millis);
-/* Of every thread of a running sandbox. */
+/* Changes those of every thread of a running sandbox. */
 void cpus_change(const struct host *host, const struct guest *guest, uint32_t cpu_millis);

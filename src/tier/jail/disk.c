@@ -49,10 +49,10 @@ static int filesystem_make(const char *path, const struct limits *limits)
 {
 	char inodes[32];
 	snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)image_inode_count(limits));
-	/* All features are named, so that the host's mke2fs.conf does not matter. No journal:
-	 * nothing that a crash of the host could leave incomplete is worth one, and it would use
-	 * the user's space. One superblock, and tables that are written when first used, keep an
-	 * empty disk at a few blocks. */
+	/* All features are named, so that the host's mke2fs.conf does not matter. No journal: it
+	 * would only help after a crash of the host, and would use the user's space. One
+	 * superblock, and tables that are written when first used, keep an empty disk at a few
+	 * blocks. */
 	const char *const arguments[] = {
 	    "mke2fs",
 	    "-q",
@@ -122,8 +122,8 @@ static unsigned directory_count_entries(const char *path)
 	return count;
 }
 
-/* Opens the empty disk of that size, and makes the first one. -EOVERFLOW: too many sizes are
- * kept already. */
+/* Opens the empty disk of that size, which it makes if it is the first. -EOVERFLOW: too many
+ * sizes are kept already. */
 static int template_open(const struct host *host, const struct limits *limits)
 {
 	char directory[PATH_ROOM], path[PATH_ROOM + 64], draft[PATH_ROOM + 64];
@@ -299,7 +299,7 @@ static int sandbox_directory_path(const struct host *host, const struct id *id,
 	return text_format(path, PATH_ROOM, "%s/sandboxes/%s", host->state, id->text);
 }
 
-/* Otherwise its files are in a plain directory. */
+/* False: its files are in a plain directory. */
 static bool directory_has_image(const char *directory)
 {
 	char path[PATH_ROOM + 16];
@@ -366,7 +366,8 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 	fd_close(&mount);
 	if (request->origin == BOOT_NEW && disk_remove(directory) < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "making its disk (what was made is left in %s)", directory);
+				       "making its disk (an incomplete one is left in %s)",
+				       directory);
 	if (result == -EBUSY)
 		return error_set(error, ERROR_BUSY,
 				 "its disk is still being written; try again in a moment");
@@ -384,7 +385,7 @@ int disk_open(const struct host *host, const struct id *id, const struct disk_re
 				       directory);
 	if (result == -ENOENT && request->origin != BOOT_NEW)
 		return error_set(error, ERROR_DISK_DAMAGED,
-				 "its files are not there any more: %s has neither disk.img nor "
+				 "its files are missing: %s has neither disk.img nor "
 				 "files; only a backup of the state directory has them",
 				 directory);
 	return error_set_errno(error, error_kind_of_errno(result), result, "its disk");

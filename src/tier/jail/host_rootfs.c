@@ -135,8 +135,8 @@ static int skeleton_build_as_root(void *data, struct error *error)
 	return skeleton_build(building->host_root, building->directory, error);
 }
 
-/* Where owners can be mapped the files have their owners inside; else the skeleton is made as
- * the root it is for. */
+/* Where owners can be mapped, the files get the owners that they have inside. Otherwise the
+ * skeleton is made with the ids of the sandbox's root. */
 static int skeleton_build_owned(const struct host *host, const struct sandbox_ids *ids,
 				struct building *building, struct error *error)
 {
@@ -157,8 +157,8 @@ static int skeleton_make(const struct host *host, const struct sandbox_ids *ids,
 		return error_set_errno(error, error_kind_of_errno(-fd), fd, "skeleton");
 	struct building building = {.host_root = host_root, .directory = fd};
 	int failed = skeleton_build_owned(host, ids, &building, error);
-	/* Synced first: a skeleton that has its name is taken as complete, also after a power
-	 * cut. */
+	/* Synced before the rename: a skeleton with its final name counts as complete, also after
+	 * a power cut. */
 	if (failed == 0 && (syncfs(fd) < 0 || renameat(templates, name, templates, digest) < 0))
 		failed = error_set_errno(error, error_kind_of_errno(errno), errno, "skeleton");
 	if (failed < 0)

@@ -123,7 +123,7 @@ int idmap_mount_folder(const struct folder *given, struct error *error)
 	    folder->directory, read_only ? MOUNT_ATTR_RDONLY : 0, userns, false);
 	if (mount == -EINVAL && folder->plain)
 		return error_set(error, ERROR_UNSUPPORTED,
-				 "something else is mounted below it, which cannot be left out "
+				 "another mount is below it, which cannot be excluded "
 				 "without root");
 	if (mount == -EINVAL || mount == -EPERM)
 		return error_set(error, ERROR_UNSUPPORTED,

@@ -78,8 +78,8 @@ int ids_write_maps(const struct host *host, const struct sandbox_ids *ids, pid_t
 	return result < 0 ? result : map_write(pid, "gid_map", ids);
 }
 
-/* After a change of the effective uid the kernel protects the memory of this process and its
- * children as the host's root's: without root we could not write our children's maps. */
+/* After a change of the effective uid the kernel gives the memory of this process and its
+ * children to the host's root: without root we could not write our children's maps. */
 int ids_disguise_enter(const struct host *host, uid_t uid, struct ids_disguise *ret_guise)
 {
 	int bits = prctl(PR_GET_SECUREBITS);
@@ -104,7 +104,7 @@ void ids_disguise_leave(const struct ids_disguise *guise)
 	    prctl(PR_SET_SECUREBITS, guise->securebits) < 0 ||
 	    prctl(PR_SET_PDEATHSIG, guise->death_signal) < 0 ||
 	    (guise->dumpable && prctl(PR_SET_DUMPABLE, 1) < 0))
-		abort(); /* a spawner that is not root any more must not go on */
+		abort(); /* a spawner that is not root any more must not continue */
 }
 
 /* The result that the child sends. */
@@ -149,7 +149,7 @@ int ids_call_as_root(const struct host *host, const struct sandbox_ids *ids,
 	}
 	if (pid < 0)
 		return error_set_errno(error, error_kind_of_errno(pid), pid, "a user namespace");
-	/* With a copy of its end we would not read the end of a child that dies. */
+	/* If we kept a copy of the child's end, we would not notice that the child died. */
 	fd_close(&theirs);
 	ssize_t result = ids_write_maps(host, ids, pid);
 	if (result >= 0)

@@ -44,8 +44,8 @@ static int jail_release(const struct host *host, struct guest *guest, struct err
 	int result = cgroup_remove(host, &guest->id, 0);
 	process_done(&guest->init);
 	if (result == -EBUSY) {
-		/* Processes that are ending, or were never PID 1's: born into a cgroup as the
-		 * namespace ended. */
+		/* Processes that are still ending, or that were forked into a cgroup while the
+		 * namespace ended and are not killed with PID 1. */
 		if (!cgroup_is_empty(host, &guest->id))
 			cgroup_kill(host, &guest->id);
 		return 1;
@@ -88,12 +88,12 @@ int jail_adopt(const struct host *host, struct guest *guest, struct error *error
 	if (found < 0)
 		return -1;
 	if (found == 0) {
-		/* Kills what a crash left; its files stay. */
+		/* Kills the processes that a crash left; the files stay. */
 		guest->init = PROCESS_NONE;
 		return jail_kill(host, guest, error);
 	}
 	guest->frozen = cgroup_is_frozen(host, &guest->id);
-	/* Thaw a pause that a crash interrupted and nobody was told of. */
+	/* If a crash interrupted a pause before it was reported, undo the pause. */
 	if (!guest->frozen && !cgroup_is_thawed(host, &guest->id) &&
 	    cgroup_freeze(host, &guest->id, false, error) < 0)
 		return -1;
@@ -113,14 +113,14 @@ int jail_set_limits(const struct host *host, struct guest *guest, const struct l
 				 "disk, inodes and open files of a sandbox cannot be changed");
 	if (cgroup_set_limits(host, &guest->id, limits, error) < 0) {
 		if (cgroup_set_limits(host, &guest->id, &before, &ignored) < 0)
-			error_prepend(error, "(and the old limits could not all be put back)");
+			error_prepend(error, "(and not all old limits could be restored)");
 		return -1;
 	}
 	guest->limits = *limits;
 	if (record_write(host, guest, error) < 0) {
 		guest->limits = before;
 		if (cgroup_set_limits(host, &guest->id, &before, &ignored) < 0)
-			error_prepend(error, "(and the old limits could not all be put back)");
+			error_prepend(error, "(and not all old limits could be restored)");
 		return -1;
 	}
 	if (limits->cpu_millis != before.cpu_millis)
@@ -136,7 +136,7 @@ int jail_freeze(const struct host *host, struct guest *guest, bool frozen, struc
 	return result;
 }
 
-/* Found through its process, so that no path inside the sandbox is followed. */
+/* The root is found through the process, so that no path inside the sandbox is followed. */
 void jail_counters(const struct host *host, const struct guest *guest, const char *root,
 		   struct spawn_counters *ret_counters)
 {
@@ -157,7 +157,7 @@ static int jail_sweep(const struct host *host, bool (*known)(void *data, const s
 	int result = cgroup_sweep(host, known, data, REMOVE_TIMEOUT_MS);
 	if (result < 0)
 		return error_set_errno(error, error_kind_of_errno(result), result,
-				       "cgroups of sandboxes that are gone");
+				       "removing leftover cgroups");
 	return 0;
 }
 

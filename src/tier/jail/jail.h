@@ -1,11 +1,11 @@
-/* The jail: what every tier stands in. It is made of namespaces and a range of ids (boot.h, ids.h),
- * cgroups with its limits (cgroup.h), a disk of a fixed size (disk.h), and a record by which a
- * later spawner finds it (record.h). One process in it stands for the whole guest and ends with it:
- * the init in the namespace tier, a shim or a VMM in the others.
+/* The jail: the isolation that all tiers share. It consists of namespaces and a range of ids
+ * (boot.h, ids.h), cgroups with its limits (cgroup.h), a disk of a fixed size (disk.h), and a
+ * record by which a later spawner finds it (record.h). One process in it represents the whole
+ * guest and ends with it: the init in the namespace tier, a shim or a VMM in the others.
  *
- * The first part are functions of a driver (tier/driver.h describes them), for tiers that have
- * nothing to add. The second part is the same for all tiers, and the spawner calls it directly.
- * Called in the spawner; only functions that say so block. */
+ * The first functions are for drivers (tier/driver.h describes them), if a tier has nothing to
+ * add. The others are the same for all tiers, and the spawner calls them directly. Called in the
+ * spawner; only functions that say so block. */
 #pragma once
 
 #include "tier/guest.h"

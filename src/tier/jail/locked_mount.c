@@ -83,7 +83,7 @@ int mount_lock_flags(int mount)
 		return pid;
 	if (pid == 0)
 		helper_run(theirs, mount);
-	/* With a copy of its end we would not read the end of a child that dies. */
+	/* If we kept a copy of the child's end, we would not notice that the child died. */
 	fd_close(&theirs);
 	int result = helper_receive(ours);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)

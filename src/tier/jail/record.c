@@ -22,7 +22,7 @@
 #define HOST_BOOT_TEXT 24
 
 _Static_assert(sizeof(((struct sockaddr_un *)0)->sun_path) == GUEST_SOCKET_PATH_MAX,
-	       "a guest's socket path is one that a socket can have");
+	       "a guest's socket path fits into a socket address");
 
 static int record_directory_path(const struct host *host, const struct id *id, char path[PATH_ROOM])
 {
@@ -175,7 +175,7 @@ int record_read(const struct host *host, struct guest *guest, struct error *erro
 				       "%s/guests/%s/boot", host->runtime, guest->id.text);
 	if (text_starts(text, RECORD_NAME) && !text_starts(text, RECORD_VERSION "\n"))
 		return error_set(error, ERROR_UNSUPPORTED,
-				 "its record is a `%.*s` of another version of Caisson, and this "
+				 "its record is a `%.*s` of another version of Caisson; this "
 				 "one reads `" RECORD_VERSION
 				 "`; its files are kept: start it again",
 				 (int)MIN(strcspn(text, "\n"), 31), text);

@@ -13,7 +13,7 @@ int rootfs_open(const struct host *host, enum rootfs_kind kind, const struct san
 			return error_prepend(error, "template host");
 		return 0;
 	}
-	return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "there is no root file system %u",
+	return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "unknown root file system %u",
 			 (unsigned)kind);
 }
 

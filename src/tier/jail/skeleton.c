@@ -217,7 +217,7 @@ static int walk_visit(struct walk *walk, struct source_entry *found, struct erro
 	}
 	if (++walk->entries > ENTRIES_MAX || walk->bytes > TOTAL_BYTES_MAX)
 		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE,
-				 "the files of /etc that it copies are too many");
+				 "too many or too large files of /etc to copy");
 	return walk->visit(walk, found, error);
 }
 

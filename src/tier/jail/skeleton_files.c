@@ -103,8 +103,8 @@ static const struct made_file files[] = {
     {"etc/bash.bashrc", "[ -z \"${PS1-}\" ] && return\n"
 			"shopt -s checkwinsize\n"
 			"PS1='\\u@\\h:\\w\\$ '\n"},
-    /* In a sandbox git's check of a directory's owner protects nobody, and a folder of the
-     * user's is owned by nobody. */
+    /* In a sandbox git's check of a directory's owner is useless, and a user's folder appears to
+     * belong to `nobody`. */
     {"etc/gitconfig", "[safe]\n\tdirectory = *\n"},
 };
 

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/macros.h"
 
-/* Increased when code here makes something else, so that existing skeletons are made again.
- * Changes of the tables count by themselves. */
+/* Increase this when the code here makes other files, so that existing skeletons are made again.
+ * Changes of the tables are noticed by themselves. */
 #define SKELETON_LAYOUT 1
 /* Passes every text of those tables to `add`. */
 void skeleton_describe_files(void (*add)(void *data, const char *text), void *data);
