@@ -14,7 +14,7 @@ KIB = 1024
 STREAMS = 1000
 TICKING = {"cmd": "while :; do echo tick; sleep 1; done"}
 DESCRIPTORS = 8  # that may be open more than before: something that is just being done
-OF_MEMBER = 4    # that the spawner holds for each sandbox made ahead; after many creates there are more of these
+OF_MEMBER = 4    # that each of the two holds for a sandbox made ahead; after many creates there are more of these
 
 
 def status_kib(pid, name):
@@ -124,7 +124,7 @@ class Before:
         pool = OF_MEMBER * max(len(daemon.pooled()) - self.pool, 0)
         for name, pid in self.pids.items():
             grown = descriptors(pid) - self.descriptors[name]
-            if grown > DESCRIPTORS + (pool if name == "daemon" else 0):
+            if grown > DESCRIPTORS + pool:
                 found.append(f"the {name} holds {grown} descriptors more")
         return found
 
