@@ -17,7 +17,7 @@
 #include "mcp/server.h"
 
 #define MAC_SIZE 32
-#define PAYLOAD_MAX (ASK_STATE_MAX / 4 * 3 - MAC_SIZE)
+#define PAYLOAD_MAX (QUESTION_STATE_MAX / 4 * 3 - MAC_SIZE)
 
 static int add_to_digest(const char *data, size_t size, void *digest)
 {
@@ -79,11 +79,12 @@ static int add_to_buffer(const char *data, size_t size, void *buffer)
 	return buffer_append(buffer, data, size) < 0 ? -1 : 0;
 }
 
-int ask_seal(const struct mcp_request *request, const json_t *kept, int64_t now, struct buffer *to)
+int question_state_seal(const struct mcp_request *request, const json_t *kept, int64_t now,
+			struct buffer *to)
 {
 	struct buffer sealed DONE_BUFFER = BUFFER(MAC_SIZE + PAYLOAD_MAX);
 	uint8_t mac[MAC_SIZE] = {0};
-	int64_t until = now / NSEC_PER_SEC + ASK_STATE_SECONDS;
+	int64_t until = now / NSEC_PER_SEC + QUESTION_STATE_SECONDS;
 	if (buffer_append(&sealed, mac, MAC_SIZE) < 0 ||
 	    buffer_printf(&sealed, "{\"until\":%lld,\"kept\":", (long long)until) < 0 ||
 	    json_dump_callback(kept, add_to_buffer, &sealed, JSON_COMPACT | JSON_ENCODE_ANY) < 0 ||
@@ -99,14 +100,14 @@ int ask_seal(const struct mcp_request *request, const json_t *kept, int64_t now,
 	return 0;
 }
 
-int ask_unseal(const struct mcp_request *request, const char *text, int64_t now, json_t **ret_kept,
-	       struct error *error)
+int question_state_unseal(const struct mcp_request *request, const char *text, int64_t now,
+			  json_t **ret_kept, struct error *error)
 {
 	size_t size = strlen(text);
-	struct buffer sealed DONE_BUFFER = BUFFER(ASK_STATE_MAX);
+	struct buffer sealed DONE_BUFFER = BUFFER(QUESTION_STATE_MAX);
 	uint8_t mac[MAC_SIZE];
 	json_t *payload;
-	if (size > ASK_STATE_MAX || buffer_reserve(&sealed, size + 1) < 0)
+	if (size > QUESTION_STATE_MAX || buffer_reserve(&sealed, size + 1) < 0)
 		return error_set(error, ERROR_INVALID, "`requestState` is not this server's");
 	ssize_t decoded = base64_decode(text, size, sealed.data);
 	if (decoded <= MAC_SIZE)
@@ -124,7 +125,7 @@ int ask_unseal(const struct mcp_request *request, const char *text, int64_t now,
 		json_decref(payload);
 		return error_set(error, ERROR_INVALID,
 				 "`requestState` is older than %d s: begin again without it",
-				 ASK_STATE_SECONDS);
+				 QUESTION_STATE_SECONDS);
 	}
 	*ret_kept = json_incref(json_object_get(payload, "kept"));
 	json_decref(payload);

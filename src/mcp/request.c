@@ -102,8 +102,8 @@ void mcp_release(struct mcp_request *request)
 	request_leave_set(request);
 	if (request->state_free)
 		request->state_free(request->state);
-	if (request->asking)
-		ask_free(request);
+	if (request->question_rounds)
+		questions_free(request);
 	buffer_done(&request->out);
 	struct work_share *share = core_share(request->core, &request->principal);
 	json_release(request->message, share);
@@ -125,7 +125,7 @@ void mcp_cancel(struct mcp_request *request)
 	if (on_cancel)
 		on_cancel(request);
 	if (request->session)
-		session_forget_asked(request->session, request);
+		session_forget_client_requests(request->session, request);
 	if (request->carrier->dropped)
 		request->carrier->dropped(request);
 	mcp_release(request);
@@ -156,7 +156,7 @@ static void request_answer(struct mcp_request *request, int status, const struct
 		request->carrier->answer(request, &request->out, status);
 	buffer_done(&request->out);
 	if (request->session) {
-		session_forget_asked(request->session, request);
+		session_forget_client_requests(request->session, request);
 		session_touch(request->session);
 	}
 	mcp_release(request);

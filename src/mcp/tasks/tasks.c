@@ -53,7 +53,7 @@ static void task_free(struct mcp_task *task)
 	buffer_done(&task->result);
 	json_decref(task->pending);
 	json_decref(task->answers);
-	json_decref(task->asked_state);
+	json_decref(task->question_state);
 	free(task);
 }
 
@@ -349,7 +349,7 @@ static bool refuse_read_only(struct mcp_request *request)
 }
 
 /* The task of params.taskId; NULL: the request was answered. */
-static struct mcp_task *task_find_asked(struct mcp_request *request)
+static struct mcp_task *request_find_task(struct mcp_request *request)
 {
 	const char *id = json_string_value(json_object_get(request->params, "taskId"));
 	struct mcp_task *task = NULL;
@@ -393,7 +393,7 @@ void task_put(struct json_writer *writer, const struct mcp_task *task)
 
 void tasks_get(struct mcp_request *request)
 {
-	struct mcp_task *task = task_find_asked(request);
+	struct mcp_task *task = request_find_task(request);
 	if (!task)
 		return;
 	task_put(mcp_result_begin(request), task);
@@ -403,7 +403,7 @@ void tasks_get(struct mcp_request *request)
 void tasks_update(struct mcp_request *request)
 {
 	const json_t *responses = json_object_get(request->params, "inputResponses");
-	struct mcp_task *task = refuse_read_only(request) ? NULL : task_find_asked(request);
+	struct mcp_task *task = refuse_read_only(request) ? NULL : request_find_task(request);
 	const char *key;
 	json_t *value;
 	if (!task)
@@ -423,7 +423,7 @@ void tasks_update(struct mcp_request *request)
 /* Cancelling a finished task succeeds and changes nothing. */
 void tasks_cancel(struct mcp_request *request)
 {
-	struct mcp_task *task = refuse_read_only(request) ? NULL : task_find_asked(request);
+	struct mcp_task *task = refuse_read_only(request) ? NULL : request_find_task(request);
 	if (!task)
 		return;
 	if (task->inner)
