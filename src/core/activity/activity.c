@@ -21,7 +21,7 @@
 #define LAZY_MS 50       /* entries that usually go with another write */
 #define RETRY_MS 1000
 
-struct pending {
+struct pending_entry {
 	struct list link;
 	struct activity_row row;
 };
@@ -33,7 +33,7 @@ struct activity_log {
 	bool soon; /* a flush in the next turn is on its way */
 	struct list pending;
 	uint32_t count;
-	struct list written; /* struct pending: not yet told to the listeners */
+	struct list written; /* struct pending_entry: not yet told to the listeners */
 	bool telling;
 	struct list listeners; /* struct activity_listener */
 	bool failing;          /* the last write failed */
@@ -42,7 +42,7 @@ struct activity_log {
 	uint64_t prune_cursor;
 };
 
-static void pending_free(struct pending *pending)
+static void pending_entry_free(struct pending_entry *pending)
 {
 	list_remove(&pending->link);
 	activity_row_done(&pending->row);
@@ -96,10 +96,11 @@ static void listeners_tell(void *data)
 		return;
 	log->telling = false;
 	while (!list_empty(&log->written)) {
-		struct pending *pending = list_entry(log->written.next, struct pending, link);
+		struct pending_entry *pending =
+		    list_entry(log->written.next, struct pending_entry, link);
 		list_remove(&pending->link);
 		listeners_tell_row(log, &pending->row);
-		pending_free(pending);
+		pending_entry_free(pending);
 	}
 }
 
@@ -156,7 +157,7 @@ static void chain_rebase(struct activity_log *log, const struct id *id)
 		return;
 	log_warning("sandbox %s: its activity goes on after entry %" PRIu64, id->text, head.number);
 	list_each (&log->pending, node) {
-		struct activity_row *row = &list_entry(node, struct pending, link)->row;
+		struct activity_row *row = &list_entry(node, struct pending_entry, link)->row;
 		if (!id_equal(&row->sandbox, id))
 			continue;
 		row->number = ++head.number;
@@ -170,10 +171,10 @@ static void chain_rebase(struct activity_log *log, const struct id *id)
 
 /* Inserts every waiting entry, inside a transaction. 0, -1, or 1: the head of the chain of *ret_id
  * was wrong. */
-static int pending_insert(struct activity_log *log, struct id *ret_id, struct error *error)
+static int pending_entry_insert(struct activity_log *log, struct id *ret_id, struct error *error)
 {
 	list_each (&log->pending, node) {
-		struct activity_row *row = &list_entry(node, struct pending, link)->row;
+		struct activity_row *row = &list_entry(node, struct pending_entry, link)->row;
 		int result = store_activity_insert(log->core->store, row, &row->sequence, error);
 		if (result != 0) {
 			*ret_id = row->sandbox;
@@ -185,7 +186,7 @@ static int pending_insert(struct activity_log *log, struct id *ret_id, struct er
 
 static void flush_schedule(struct activity_log *log, uint32_t delay_ms);
 
-static void pending_written(struct activity_log *log)
+static void pending_entries_written(struct activity_log *log)
 {
 	while (!list_empty(&log->pending)) {
 		struct list *node = log->pending.next;
@@ -198,11 +199,12 @@ static void pending_written(struct activity_log *log)
 	log->failing = false;
 	if (list_empty(&log->listeners))
 		while (!list_empty(&log->written))
-			pending_free(list_entry(log->written.next, struct pending, link));
+			pending_entry_free(
+			    list_entry(log->written.next, struct pending_entry, link));
 	listeners_tell_later(log);
 }
 
-static void pending_write_failed(struct activity_log *log, const struct error *error)
+static void pending_entries_write_failed(struct activity_log *log, const struct error *error)
 {
 	if (!log->failing)
 		log_error("the activity cannot be written, %u entries wait: %s", log->count,
@@ -221,25 +223,25 @@ int activity_save(struct core *core, int (*write)(void *data, struct error *erro
 	if (!log || list_empty(&log->pending))
 		return write ? write(data, error) : 0;
 	if (store_transaction_begin(core->store, &own) < 0) {
-		pending_write_failed(log, &own);
+		pending_entries_write_failed(log, &own);
 		return write ? write(data, error) : 0;
 	}
 	if (write)
 		written = write(data, error);
 	if (written >= 0)
-		inserted = pending_insert(log, &id, &own);
+		inserted = pending_entry_insert(log, &id, &own);
 	bool good = written >= 0 && inserted == 0;
 	/* If the commit fails, both are undone. */
 	if (store_transaction_end(core->store, good ? 0 : -1, good ? &own : &(struct error){0}) ==
 	    0) {
-		pending_written(log);
+		pending_entries_written(log);
 		return written;
 	}
 	if (written < 0)
 		return written;
 	if (inserted > 0)
 		chain_rebase(log, &id);
-	pending_write_failed(log, &own);
+	pending_entries_write_failed(log, &own);
 	return write ? write(data, error) : -1;
 }
 
@@ -422,7 +424,7 @@ void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const 
 		activity_entry_drop(sandbox, log);
 		return;
 	}
-	struct pending *pending = calloc(1, sizeof(*pending));
+	struct pending_entry *pending = calloc(1, sizeof(*pending));
 	if (!pending)
 		abort();
 	struct activity_row *row = &pending->row;
@@ -468,13 +470,13 @@ void activity_take_back(struct sandbox *sandbox)
 	struct activity_head *head = &sandbox->life->activity;
 	if (!log || list_empty(&log->pending))
 		return;
-	struct pending *last = list_entry(log->pending.previous, struct pending, link);
+	struct pending_entry *last = list_entry(log->pending.previous, struct pending_entry, link);
 	if (!id_equal(&last->row.sandbox, &sandbox->row.id) || last->row.number != head->number)
 		return;
 	head->number--;
 	memcpy(head->hash, last->row.previous, sizeof(head->hash));
 	log->count--;
-	pending_free(last);
+	pending_entry_free(last);
 }
 
 /* --- start, stop, retention --- */
@@ -508,9 +510,9 @@ void activity_stop(struct core *core)
 		log_error("%u entries of the activity are lost", log->count);
 	core->private->activity = NULL;
 	while (!list_empty(&log->pending))
-		pending_free(list_entry(log->pending.next, struct pending, link));
+		pending_entry_free(list_entry(log->pending.next, struct pending_entry, link));
 	while (!list_empty(&log->written))
-		pending_free(list_entry(log->written.next, struct pending, link));
+		pending_entry_free(list_entry(log->written.next, struct pending_entry, link));
 	/* The listeners' owners free them: they are only taken out of the list. */
 	while (!list_empty(&log->listeners))
 		list_remove(log->listeners.next);

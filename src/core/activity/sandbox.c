@@ -1,7 +1,7 @@
 /* The changes of a sandbox's state that get an entry in its activity, and the caller named in it.
  * Called by core/sandbox/step.c at every change; does not block.
  *
- * A change happens some turns after its request. So the caller is kept in transition.asked_by from
+ * A change happens some turns after its request. So the caller is kept in transition.begun_by from
  * the beginning of a transition until its entry; a change without a caller was done by "system". */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ void activity_transition_by(struct sandbox *sandbox, const struct principal *pri
 	/* Woken by a request of an earlier turn. */
 	if (!principal && life->woken_by[0])
 		memcpy(actor, life->woken_by, sizeof(actor));
-	memcpy(life->transition.asked_by, actor, sizeof(actor));
+	memcpy(life->transition.begun_by, actor, sizeof(actor));
 	life->woken_by[0] = '\0';
 }
 
@@ -31,7 +31,7 @@ void activity_woken_by(struct sandbox *sandbox, const struct principal *principa
 static void transition_record(struct sandbox *sandbox, enum activity_kind kind,
 			      const struct detail *details, size_t count)
 {
-	char *by = sandbox->life->transition.asked_by;
+	char *by = sandbox->life->transition.begun_by;
 	activity_record_by(sandbox, kind, by[0] ? by : "system", NULL, details, count);
 	by[0] = '\0';
 }
@@ -125,7 +125,7 @@ void activity_created(struct sandbox *sandbox, const struct principal *principal
 		 {"isolation", tier_name((enum tier)row->tier)},
 		 {"network", network_name(row->network)}, {"cpu_millis", cpu},
 		 {"memory_bytes", memory}, {"disk_bytes", disk}, {"timeout_seconds", timeout});
-	activity_actor(principal, sandbox->life->transition.asked_by);
+	activity_actor(principal, sandbox->life->transition.begun_by);
 }
 
 void activity_failed(struct sandbox *sandbox, const char *what, const struct error *error)

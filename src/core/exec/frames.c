@@ -194,8 +194,8 @@ static void exec_exited(struct exec *exec, const struct exec_result *result)
 	    exec_stage_step(&exec->stage, looks_killed ? EXEC_EVENT_KILLED : EXEC_EVENT_EXITED);
 	if (action == EXEC_ACTION_ASK) {
 		exec->result = *result;
-		if (sandbox_ask(exec->sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS,
-				exec_on_counters, NULL, exec->row.key, &error) == 0)
+		if (sandbox_ask_spawner(exec->sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS,
+					exec_on_counters, NULL, exec->row.key, &error) == 0)
 			return;
 		action = exec_stage_step(&exec->stage, EXEC_EVENT_COUNTED);
 	}
@@ -451,8 +451,8 @@ static int handle_list_end(struct sandbox *sandbox, const struct frame *frame, s
 			exec_acknowledge(exec);
 	}
 	if (!sandbox->life->counters_known &&
-	    sandbox_ask(sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, execs_on_baseline, NULL, 0,
-			&ignored) < 0)
+	    sandbox_ask_spawner(sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, execs_on_baseline,
+				NULL, 0, &ignored) < 0)
 		log_debug("sandbox %s: %s", sandbox->row.id.text, ignored.message);
 	link_send_deadline(sandbox);
 	exec_drained(sandbox);

@@ -429,8 +429,8 @@ int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error
 		abort();
 	*waiter = (struct waiter){.done = done, .data = data};
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, counters_answered, waiter, 0,
-			error) < 0) {
+	if (sandbox_ask_spawner(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, counters_answered,
+				waiter, 0, error) < 0) {
 		free(waiter);
 		return -1;
 	}
