@@ -89,12 +89,12 @@ static const struct field budget_list_fields[] = {
 
 static int parse_budget(const json_t *json, struct budget_wish *wish, struct error *error)
 {
-	struct budget_fields asked = {0};
+	struct budget_fields fields = {0};
 	if (!json_is_object(json))
 		return error_set(error, ERROR_INVALID, "field `budgets` must hold objects");
-	if (fields_parse(json, budget_fields, FIELDS_REST, NULL, &asked, error) < 0)
+	if (fields_parse(json, budget_fields, FIELDS_REST, NULL, &fields, error) < 0)
 		return -1;
-	return budget_fields_check(&asked, wish, error);
+	return budget_fields_check(&fields, wish, error);
 }
 
 static int parse_budgets(const json_t *list, struct budget_wish wishes[BUDGETS_MAX],
@@ -123,12 +123,12 @@ static void workspace_budgets_put(struct call *call)
 {
 	struct core *core = call->core;
 	struct budget_wish wishes[BUDGETS_MAX];
-	struct budget_list asked = {0};
+	struct budget_list fields = {0};
 	size_t count = 0;
 	struct error error;
 	if (workspace_check(call->parameters[0], &error) < 0 ||
-	    call_fields(call, &asked, &error) < 0 ||
-	    parse_budgets(asked.budgets, wishes, &count, &error) < 0 ||
+	    call_fields(call, &fields, &error) < 0 ||
+	    parse_budgets(fields.budgets, wishes, &count, &error) < 0 ||
 	    budget_replace(core, workspace_get(core, call->parameters[0]), wishes, count, &error) <
 		0)
 		reply_error(call, &error);
@@ -147,14 +147,14 @@ static const struct field budget_query[] = {
 static void workspace_budgets_delete(struct call *call)
 {
 	struct core *core = call->core;
-	struct budget_fields asked = {.what = "", .period = ""};
+	struct budget_fields fields = {.what = "", .period = ""};
 	uint32_t what_number = 0, period_number = 0;
 	struct error error;
 	int result = workspace_check(call->parameters[0], &error);
 	if (result == 0)
-		result = call_query(call, &asked, &error);
-	if (result == 0 && (*asked.what || *asked.period))
-		result = budget_kind_parse(asked.what, asked.period, &what_number, &period_number,
+		result = call_query(call, &fields, &error);
+	if (result == 0 && (*fields.what || *fields.period))
+		result = budget_kind_parse(fields.what, fields.period, &what_number, &period_number,
 					   &error);
 	if (result == 0)
 		result = budget_remove(core, workspace_get(core, call->parameters[0]), what_number,

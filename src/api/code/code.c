@@ -120,9 +120,9 @@ static void cell_act(struct call *call, struct sandbox *sandbox)
 static int code_fields_check(struct code_call *code, uint32_t usual_timeout, struct error *error)
 {
 	struct code_spec *spec = &code->spec;
-	struct code_fields *asked = &code->asked;
-	bool own = asked->environment || spec->cwd || spec->user || asked->language;
-	if (asked->context && text_copy(code->context, sizeof(code->context), asked->context) < 0)
+	struct code_fields *fields = &code->fields;
+	bool own = fields->environment || spec->cwd || spec->user || fields->language;
+	if (fields->context && text_copy(code->context, sizeof(code->context), fields->context) < 0)
 		return error_set(
 		    error, ERROR_ID_MALFORMED,
 		    "that is not the id of a context, which is 16 characters a-z, 0-9");
@@ -130,19 +130,19 @@ static int code_fields_check(struct code_call *code, uint32_t usual_timeout, str
 		return error_set(
 		    error, ERROR_INVALID,
 		    "a context has its own language, env, cwd and user: leave them out");
-	spec->language = code_language_parse(asked->language ? asked->language : "python");
+	spec->language = code_language_parse(fields->language ? fields->language : "python");
 	if (!spec->language)
 		return error_set(error, ERROR_LANGUAGE_UNAVAILABLE,
 				 "there is no language `%.40s`; there are python, node and bash",
-				 asked->language);
-	if (asked->timeout_given && asked->timeout_ms_given)
+				 fields->language);
+	if (fields->timeout_given && fields->timeout_ms_given)
 		return error_set(error, ERROR_INVALID,
 				 "give `timeout_seconds` or `timeout_ms`, not both");
-	if (!asked->timeout_given && !asked->timeout_ms_given)
-		asked->timeout_ms = usual_timeout;
-	if (exec_timeout_check(asked->timeout, asked->timeout_ms, CODE_TIMEOUT_MAX * 1000,
+	if (!fields->timeout_given && !fields->timeout_ms_given)
+		fields->timeout_ms = usual_timeout;
+	if (exec_timeout_check(fields->timeout, fields->timeout_ms, CODE_TIMEOUT_MAX * 1000,
 			       FIELDS_REST, &spec->timeout_ms, error) < 0 ||
-	    json_environment("env", asked->environment, EXEC_REQUEST_BYTES_MAX / 2,
+	    json_environment("env", fields->environment, EXEC_REQUEST_BYTES_MAX / 2,
 			     &code->environment, &spec->environment_count, error) < 0)
 		return -1;
 	spec->environment = code->environment;
@@ -167,10 +167,10 @@ static struct code_call *code_call_new(struct call *call, enum code_form form)
 #define OF(member) FIELD_GIVEN(struct code_call, member)
 
 static const struct field context_fields[] = {
-    {"language", AT(TEXT, asked.language), .min = 1, .max = 20,
+    {"language", AT(TEXT, fields.language), .min = 1, .max = 20,
      .rest = "`python` (also `py`, `python3`), `node` (`js`, `javascript`, `nodejs`) or `bash` "
 	     "(`sh`, `shell`). Default: python."},
-    {"env", AT(PAIRS, asked.environment)},
+    {"env", AT(PAIRS, fields.environment)},
     {"cwd", AT(TEXT, spec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1,
      .rest = "Default: /workspace, where a relative one begins too. `~` is the home of `user`."},
     {"user", AT(TEXT, spec.user), .min = 1, .max = 63,
@@ -182,11 +182,11 @@ static const struct field context_fields[] = {
 static const struct field cell_fields[] = {
     {"code", AT(TEXT, spec.code), FIELD_REQUIRED, .max = CODE_SOURCE_MAX,
      .rest = "At most 1 MiB of UTF-8."},
-    {"timeout_seconds", AT(NUMBER, asked.timeout), .max = CODE_TIMEOUT_MAX,
-     .given = OF(asked.timeout_given),
+    {"timeout_seconds", AT(NUMBER, fields.timeout), .max = CODE_TIMEOUT_MAX,
+     .given = OF(fields.timeout_given),
      .rest = "0: none. Default: 300; of the compatible routes 30."},
-    {"timeout_ms", AT(NUMBER, asked.timeout_ms), .max = CODE_TIMEOUT_MAX * 1000,
-     .given = OF(asked.timeout_ms_given), .rest = "The same; give one of the two."},
+    {"timeout_ms", AT(NUMBER, fields.timeout_ms), .max = CODE_TIMEOUT_MAX * 1000,
+     .given = OF(fields.timeout_ms_given), .rest = "The same; give one of the two."},
     {"max_output_bytes", AT(UINT, output_max), .min = 1, .max = CODE_OUTPUT_MAX,
      .fallback = CODE_OUTPUT_DEFAULT,
      .rest = "Of each stream, in the answer; the rest is in the middle and can be had by offset "
@@ -204,7 +204,7 @@ static const struct field repl_fields[] = {ROWS(cell_fields), ROWS(context_field
 static const struct field code_fields[] = {
     ROWS(cell_fields),
     ROWS(context_fields),
-    {"context", AT(TEXT, asked.context), .min = 1, .max = ID_LENGTH,
+    {"context", AT(TEXT, fields.context), .min = 1, .max = ID_LENGTH,
      .rest = "Run it in this context; language, env, cwd and user are the context's then."},
     {0},
 };
@@ -217,7 +217,7 @@ static void cell_post(struct call *call, enum code_form form, const char *contex
 	uint32_t usual = form == CODE_FORM_OWN ? CODE_TIMEOUT_DEFAULT_MS : SESSION_TIMEOUT_MS;
 	int result = call_fields(call, code, &error);
 	if (context)
-		code->asked.context = context;
+		code->fields.context = context;
 	if (result < 0 || code_fields_check(code, usual, &error) < 0) {
 		reply_error(call, &error);
 		return;

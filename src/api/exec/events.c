@@ -28,7 +28,7 @@ enum form {
 struct exec_events {
 	struct exec_follower follower;
 	struct call *call;
-	struct exec_fields *ask; /* until the start */
+	struct exec_fields *fields; /* until the start */
 	struct sse *sse;
 	enum form form;
 	bool begun;       /* the head was sent */
@@ -40,9 +40,9 @@ struct exec_events {
 static void exec_events_free(void *state)
 {
 	struct exec_events *events = state;
-	if (events->ask)
-		exec_fields_done(events->ask);
-	free(events->ask);
+	if (events->fields)
+		exec_fields_done(events->fields);
+	free(events->fields);
 	free(events);
 }
 
@@ -302,25 +302,25 @@ static void exec_events_watch(struct exec_events *events, struct exec *exec)
 static void exec_events_act(struct call *call, struct sandbox *sandbox)
 {
 	struct exec_events *events = call->state;
-	struct exec_fields *ask = events->ask;
+	struct exec_fields *fields = events->fields;
 	struct exec *exec;
 	struct error error;
-	ask->spec.principal = &call->principal;
+	fields->spec.principal = &call->principal;
 	/* A detached command must not wait for a reader. */
 	if (events->owner)
-		ask->spec.flags |= EXEC_LOSSLESS;
-	if (exec_start(sandbox, &ask->spec, &exec, &error) < 0) {
+		fields->spec.flags |= EXEC_LOSSLESS;
+	if (exec_start(sandbox, &fields->spec, &exec, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	events->follower.watcher.consumes = events->owner;
 	exec_events_watch(events, exec);
-	if (ask->stdin_kind == STDIN_GIVEN)
-		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
-	events->input_given = ask->stdin_kind == STDIN_GIVEN;
+	if (fields->stdin_kind == STDIN_GIVEN)
+		stdin_feed(exec, TAKE_PTR(fields->stdin_data), fields->stdin_size);
+	events->input_given = fields->stdin_kind == STDIN_GIVEN;
 	/* A stream may be open for hours: it keeps no more than it needs. */
-	exec_fields_done(ask);
-	free(TAKE_PTR(events->ask));
+	exec_fields_done(fields);
+	free(TAKE_PTR(events->fields));
 	json_decref(call->body);
 	call->body = NULL;
 }
@@ -358,15 +358,15 @@ void exec_stream_post(struct call *call)
 	struct exec_events *events = exec_events_new(call);
 	struct exec_stream_query query = {0};
 	struct error error;
-	events->ask = calloc(1, sizeof(*events->ask));
-	if (!events->ask)
+	events->fields = calloc(1, sizeof(*events->fields));
+	if (!events->fields)
 		abort();
 	int result = call_query(call, &query, &error);
 	if (result == 0)
-		result = call_fields(call, events->ask, &error);
+		result = call_fields(call, events->fields, &error);
 	if (result == 0)
-		result = exec_fields_check(events->ask, FIELDS_REST, &error);
-	if (result == 0 && events->ask->background)
+		result = exec_fields_check(events->fields, FIELDS_REST, &error);
+	if (result == 0 && events->fields->background)
 		result = error_set(&error, ERROR_INVALID,
 				   "of a stream, `background` is the query parameter `detach=1`");
 	if (result == 0 && call_idempotency_key(call))

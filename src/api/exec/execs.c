@@ -18,7 +18,7 @@
 static void exec_call_free(void *state)
 {
 	struct exec_call *exec_call = state;
-	exec_fields_done(&exec_call->ask);
+	exec_fields_done(&exec_call->fields);
 	if (exec_call->request)
 		idempotency_end(exec_call->request, false);
 	buffer_done(&exec_call->stdin_left);
@@ -48,7 +48,7 @@ static void exec_call_done(void *data, struct exec *exec, const struct left_proc
 	}
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_exec_result(&writer, exec, exec_call->ask.answer_max, left, count);
+	put_exec_result(&writer, exec, exec_call->fields.answer_max, left, count);
 	reply_json(exec_call->call, 200, &writer);
 }
 
@@ -74,25 +74,25 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 {
 	static const struct foreground_callbacks callbacks = {.done = exec_call_done};
 	struct exec_call *exec_call = call->state;
-	struct exec_fields *ask = &exec_call->ask;
+	struct exec_fields *fields = &exec_call->fields;
 	struct exec *exec = NULL;
 	struct error error;
 	int result = 0;
-	ask->spec.principal = &call->principal;
+	fields->spec.principal = &call->principal;
 	/* Recorded right before the start: after a crash either the key is known, or the command
 	 * was not begun. */
 	if (exec_call->request) {
-		ask->spec.id = id_new();
-		result = idempotency_record(exec_call->request, &sandbox->row.id, &ask->spec.id,
+		fields->spec.id = id_new();
+		result = idempotency_record(exec_call->request, &sandbox->row.id, &fields->spec.id,
 					    NULL, 0, &error);
 	}
-	if (result == 0 && ask->background) {
-		result = exec_start(sandbox, &ask->spec, &exec, &error);
+	if (result == 0 && fields->background) {
+		result = exec_start(sandbox, &fields->spec, &exec, &error);
 	} else if (result == 0) {
 		call->on_gone = exec_call_gone;
-		result = foreground_start(sandbox, &ask->spec, TAKE_PTR(ask->stdin_data),
-					  ask->stdin_size, &callbacks, exec_call, &exec_call->exec,
-					  &error);
+		result = foreground_start(sandbox, &fields->spec, TAKE_PTR(fields->stdin_data),
+					  fields->stdin_size, &callbacks, exec_call,
+					  &exec_call->exec, &error);
 	}
 	if (exec_call->request) {
 		exec_call->kept = result == 0;
@@ -101,8 +101,8 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 	if (result < 0) {
 		reply_error(call, &error);
 	} else if (exec) {
-		if (ask->stdin_kind == STDIN_GIVEN)
-			stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
+		if (fields->stdin_kind == STDIN_GIVEN)
+			stdin_feed(exec, TAKE_PTR(fields->stdin_data), fields->stdin_size);
 		reply_exec(call, 202, exec);
 	}
 }
@@ -115,21 +115,21 @@ static void exec_call_begin(struct call *call, bool background, bool stream)
 	struct error error;
 	if (!exec_call)
 		abort();
-	struct exec_fields *ask = &exec_call->ask;
+	struct exec_fields *fields = &exec_call->fields;
 	exec_call->call = call;
 	call->state = exec_call;
 	call->state_free = exec_call_free;
-	int result = call_fields(call, ask, &error);
+	int result = call_fields(call, fields, &error);
 	if (result == 0)
-		result = exec_fields_check(ask, FIELDS_REST, &error);
-	ask->background |= background;
-	bool waits = !stream && !ask->background;
+		result = exec_fields_check(fields, FIELDS_REST, &error);
+	fields->background |= background;
+	bool waits = !stream && !fields->background;
 	if (result == 0 && call->route->query)
 		result = call_query(call, &query, &error);
 	exec_call->detach = query.detach;
 	if (result < 0)
 		; /* the error says it */
-	else if (stream && (ask->background || ask->stdin_kind == STDIN_GIVEN))
+	else if (stream && (fields->background || fields->stdin_kind == STDIN_GIVEN))
 		result = error_set(&error, ERROR_INVALID,
 				   "over a stream standard input comes in frames, and `background` "
 				   "is `?detach=1`");
@@ -137,11 +137,11 @@ static void exec_call_begin(struct call *call, bool background, bool stream)
 		result = error_set(&error, ERROR_INVALID,
 				   "`detach` is for a stream (Upgrade: %s); use `background`",
 				   EXEC_STREAM_PROTOCOL);
-	else if (waits && ask->spec.flags & EXEC_LOSSLESS)
+	else if (waits && fields->spec.flags & EXEC_LOSSLESS)
 		result = error_set(&error, ERROR_INVALID,
 				   "`lossless` needs a reader while the command runs: use "
 				   "`background` and read its output, or a stream");
-	else if (waits && ask->stdin_kind == STDIN_OPEN)
+	else if (waits && fields->stdin_kind == STDIN_OPEN)
 		result = error_set(&error, ERROR_INVALID,
 				   "`stdin: true` needs `background`, or a stream");
 	else if (stream && call_idempotency_key(call))
@@ -347,18 +347,18 @@ int exec_signal_parse(const json_t *json, int *ret_signal, struct error *error)
 static void exec_signal_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
-	struct signal_fields asked = {0};
+	struct signal_fields fields = {0};
 	int number = 0;
 	(void)sandbox;
-	if (call_fields(call, &asked, &error) < 0 ||
-	    exec_signal_parse(asked.signal, &number, &error) < 0) {
+	if (call_fields(call, &fields, &error) < 0 ||
+	    exec_signal_parse(fields.signal, &number, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
-	if (exec_signal(exec, &call->principal, number, asked.tree ? SIGNAL_TREE : SIGNAL_LEADER,
+	if (exec_signal(exec, &call->principal, number, fields.tree ? SIGNAL_TREE : SIGNAL_LEADER,
 			&error) < 0)
 		reply_error(call, &error);
 	else

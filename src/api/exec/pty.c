@@ -179,21 +179,21 @@ static const struct field pty_message_fields[] = {
 static int take_text(struct pty *pty, const char *data, size_t size, struct error *error)
 {
 	json_t *json = NULL;
-	struct pty_message_fields asked = {0};
+	struct pty_message_fields fields = {0};
 	int number = 0;
 	if (json_parse_message(data, size, &json, error) < 0)
 		return -1;
-	int result = fields_parse(json, pty_message_fields, FIELDS_REST, NULL, &asked, error);
-	if (result == 0 && asked.resize)
+	int result = fields_parse(json, pty_message_fields, FIELDS_REST, NULL, &fields, error);
+	if (result == 0 && fields.resize)
 		result =
-		    exec_resize(pty->follower.exec, asked.size.rows, asked.size.columns, error);
-	if (result == 0 && asked.signal)
-		result = exec_signal_parse(asked.signal, &number, error);
-	if (result == 0 && asked.signal)
+		    exec_resize(pty->follower.exec, fields.size.rows, fields.size.columns, error);
+	if (result == 0 && fields.signal)
+		result = exec_signal_parse(fields.signal, &number, error);
+	if (result == 0 && fields.signal)
 		result = exec_signal(pty->follower.exec, &pty->call->principal, number,
 				     SIGNAL_LEADER, error);
-	if (result == 0 && asked.input)
-		take_input(pty, asked.input, strlen(asked.input));
+	if (result == 0 && fields.input)
+		take_input(pty, fields.input, strlen(fields.input));
 	json_decref(json);
 	return result;
 }

@@ -176,7 +176,7 @@ static int message_start_exec(struct message *message, struct error *error)
 {
 	struct multiplex *multiplex = message->multiplex;
 	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
-	struct exec_fields *ask = &message->exec;
+	struct exec_fields *fields = &message->exec;
 	struct exec *exec;
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "the sandbox has ended");
@@ -185,12 +185,12 @@ static int message_start_exec(struct message *message, struct error *error)
 	if (multiplex->count >= RUNNING_MAX)
 		return error_set(error, ERROR_BUSY, "%d commands run on this connection already",
 				 RUNNING_MAX);
-	if (ask->background || ask->stdin_kind == STDIN_OPEN)
+	if (fields->background || fields->stdin_kind == STDIN_OPEN)
 		return error_set(error, ERROR_INVALID,
 				 "`background` and `stdin: true` are for POST .../exec");
-	ask->spec.principal = &multiplex->call->principal;
-	ask->spec.flags |= EXEC_LOSSLESS;
-	if (exec_start(sandbox, &ask->spec, &exec, error) < 0)
+	fields->spec.principal = &multiplex->call->principal;
+	fields->spec.flags |= EXEC_LOSSLESS;
+	if (exec_start(sandbox, &fields->spec, &exec, error) < 0)
 		return -1;
 	struct socket_exec *socket_exec = calloc(1, sizeof(*socket_exec));
 	if (!socket_exec)
@@ -204,8 +204,8 @@ static int message_start_exec(struct message *message, struct error *error)
 	list_append(&multiplex->items, &socket_exec->link);
 	multiplex->count++;
 	exec_follower_begin(&socket_exec->follower, exec);
-	if (ask->stdin_kind == STDIN_GIVEN)
-		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
+	if (fields->stdin_kind == STDIN_GIVEN)
+		stdin_feed(exec, TAKE_PTR(fields->stdin_data), fields->stdin_size);
 	return 0;
 }
 

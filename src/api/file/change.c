@@ -166,15 +166,15 @@ void file_copy_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	struct sandbox_copy_fields ask = {.from = change.path,
-					  .to = change.second,
-					  .from_sandbox = change.from_sandbox,
-					  .to_sandbox = change.to_sandbox,
-					  .user = change.user,
-					  .recursive = change.recursive,
-					  .no_replace = change.no_replace,
-					  .parents = change.parents};
-	if (!sandbox_copy_answer(call, &ask))
+	struct sandbox_copy_fields fields = {.from = change.path,
+					     .to = change.second,
+					     .from_sandbox = change.from_sandbox,
+					     .to_sandbox = change.to_sandbox,
+					     .user = change.user,
+					     .recursive = change.recursive,
+					     .no_replace = change.no_replace,
+					     .parents = change.parents};
+	if (!sandbox_copy_answer(call, &fields))
 		change_begin(call, FILE_COPY, &change);
 }
 

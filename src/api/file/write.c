@@ -216,15 +216,15 @@ static void post_start(struct call *call, struct sandbox *sandbox)
 void file_post(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_WRITE, &write_callbacks);
-	struct file_write_fields asked = {.user = "", .parents = true};
+	struct file_write_fields fields = {.user = "", .parents = true};
 	struct error error;
-	if (call_fields(call, &asked, &error) < 0 || file_user(file, asked.user, &error) < 0 ||
-	    (asked.mode && file_mode(file, asked.mode, &error) < 0) ||
-	    take_content(file, asked.content, asked.base64, &error) < 0) {
+	if (call_fields(call, &fields, &error) < 0 || file_user(file, fields.user, &error) < 0 ||
+	    (fields.mode && file_mode(file, fields.mode, &error) < 0) ||
+	    take_content(file, fields.content, fields.base64, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	file->request.path = bytes_from_text(asked.path);
-	set_flags(file, asked.append, asked.parents, asked.no_replace);
+	file->request.path = bytes_from_text(fields.path);
+	set_flags(file, fields.append, fields.parents, fields.no_replace);
 	call_ready(call, post_start);
 }

@@ -12,14 +12,14 @@
 #include "edge/idempotency.h"
 
 struct create {
-	struct create_fields ask;
+	struct create_fields fields;
 	struct idempotent *request; /* NULL: it has no key */
 };
 
 static void create_free(void *state)
 {
 	struct create *create = state;
-	create_fields_done(&create->ask);
+	create_fields_done(&create->fields);
 	/* If it had a result, it has ended by now. */
 	idempotency_end(create->request, false);
 	free(create);
@@ -118,9 +118,9 @@ void sandbox_post(struct call *call)
 		abort();
 	call->state = create;
 	call->state_free = create_free;
-	int found = call_fields(call, &create->ask.fields, &error);
+	int found = call_fields(call, &create->fields.fields, &error);
 	if (found == 0)
-		found = sandbox_ask_check(call, &create->ask, &error);
+		found = create_fields_check(call, &create->fields, &error);
 	if (found == 0 && call_idempotency_key(call))
 		found = create_repeat(call, create, &error);
 	if (found > 0)
@@ -129,11 +129,11 @@ void sandbox_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	create->ask.fields.spec.named = create->request ? sandbox_named : NULL;
+	create->fields.fields.spec.named = create->request ? sandbox_named : NULL;
 	call_hold(call);
 	call->on_gone = leave_queue;
-	if (sandbox_create(call->core, &call->principal, &create->ask.fields.spec, sandbox_created,
-			   call, &error) < 0) {
+	if (sandbox_create(call->core, &call->principal, &create->fields.fields.spec,
+			   sandbox_created, call, &error) < 0) {
 		end_request(create, false);
 		reply_error(call, &error);
 		call_release(call);

@@ -6,16 +6,16 @@
 
 static int parse_mount(const json_t *json, struct mount_spec *mount, struct error *error)
 {
-	struct mount_fields asked = {.mode = "ro", .host_path = ""};
+	struct mount_fields fields = {.mode = "ro", .host_path = ""};
 	if (!json_is_object(json))
 		return error_set(error, ERROR_INVALID, "field `mounts` must hold objects");
-	if (fields_parse(json, mount_fields, FIELDS_REST, NULL, &asked, error) < 0)
+	if (fields_parse(json, mount_fields, FIELDS_REST, NULL, &fields, error) < 0)
 		return error_prepend(error, "mounts");
-	mount->path = asked.path;
-	mount->host_path = asked.host_path;
+	mount->path = fields.path;
+	mount->host_path = fields.host_path;
 	if (mount->path[0] != '/')
 		return error_set(error, ERROR_INVALID, "mounts: `path` must be absolute");
-	if (mount_mode_parse(asked.mode, &mount->mode) < 0)
+	if (mount_mode_parse(fields.mode, &mount->mode) < 0)
 		return error_set(error, ERROR_INVALID, "mounts: `mode` must be ro, rw or cow");
 	return 0;
 }

@@ -243,35 +243,35 @@ static uint32_t search_flags(bool sorted, bool skip_generated)
 	return (sorted ? FILE_SORTED : 0) | (skip_generated ? FILE_SKIP_GENERATED : 0);
 }
 
-int file_glob(struct sandbox *sandbox, const struct file_place *place, const struct glob_ask *ask,
-	      const struct file_records *records, void *data, struct file_task **ret_task,
-	      struct error *error)
+int file_glob(struct sandbox *sandbox, const struct file_place *place,
+	      const struct glob_query *query, const struct file_records *records, void *data,
+	      struct file_task **ret_task, struct error *error)
 {
 	struct file_task *task =
-	    search_new(sandbox, place, FILE_GLOB, ask->max, records, data, error);
+	    search_new(sandbox, place, FILE_GLOB, query->max, records, data, error);
 	if (!task)
 		return -1;
-	task->request.pattern = text_bytes(ask->pattern);
-	task->request.flags = search_flags(ask->sorted, ask->skip_generated);
+	task->request.pattern = text_bytes(query->pattern);
+	task->request.flags = search_flags(query->sorted, query->skip_generated);
 	int result = file_task_first(task, ret_task, error);
 	if (result == 0)
 		task->request.pattern = text_bytes("");
 	return result;
 }
 
-int file_grep(struct sandbox *sandbox, const struct file_place *place, const struct grep_ask *ask,
-	      const struct file_records *records, void *data, struct file_task **ret_task,
-	      struct error *error)
+int file_grep(struct sandbox *sandbox, const struct file_place *place,
+	      const struct grep_query *query, const struct file_records *records, void *data,
+	      struct file_task **ret_task, struct error *error)
 {
 	struct file_task *task =
-	    search_new(sandbox, place, FILE_GREP, ask->max, records, data, error);
+	    search_new(sandbox, place, FILE_GREP, query->max, records, data, error);
 	if (!task)
 		return -1;
-	task->request.pattern = text_bytes(ask->pattern);
-	task->request.path2 = text_bytes(ask->glob ? ask->glob : "");
-	task->request.flags = (ask->plain ? 0 : FILE_REGEX) |
-			      (ask->ignore_case ? FILE_IGNORE_CASE : 0) |
-			      search_flags(ask->sorted, ask->skip_generated);
+	task->request.pattern = text_bytes(query->pattern);
+	task->request.path2 = text_bytes(query->glob ? query->glob : "");
+	task->request.flags = (query->plain ? 0 : FILE_REGEX) |
+			      (query->ignore_case ? FILE_IGNORE_CASE : 0) |
+			      search_flags(query->sorted, query->skip_generated);
 	int result = file_task_first(task, ret_task, error);
 	if (result == 0)
 		task->request.pattern = task->request.path2 = text_bytes("");

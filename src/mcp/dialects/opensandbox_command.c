@@ -122,7 +122,7 @@ static void put_stream(struct json_writer *writer, const char *key,
 	struct output_cut cut;
 	struct error error;
 	put_array(writer, key);
-	if (!state->ask.background) {
+	if (!state->fields.background) {
 		if (output_cut(exec, stream, 0, exec_total(exec, stream), HEAD_MAX, TAIL_MAX, &cut,
 			       &error) < 0) {
 			put_message(&lines, error.message, strlen(error.message), clock_wall());
@@ -156,7 +156,7 @@ static void describe_end(const struct exec_row *row, char *to, size_t room)
 static void put_end(struct json_writer *writer, const struct command_state *state,
 		    const struct exec_row *row)
 {
-	int code = state->ask.background ? 0 : exec_exit_code(row);
+	int code = state->fields.background ? 0 : exec_exit_code(row);
 	int64_t wall = (row->ended_wall ? row->ended_wall : clock_wall()) / NSEC_PER_MSEC;
 	char text[32], end[160];
 	bool known = row->end != EXEC_END_LOST;
@@ -165,7 +165,7 @@ static void put_end(struct json_writer *writer, const struct command_state *stat
 		put_object(writer, "complete");
 		put_int(writer, "timestamp", wall);
 		put_uint(writer, "execution_time_in_millis",
-			 state->ask.background ? 0 : row->wall_ns / NSEC_PER_MSEC);
+			 state->fields.background ? 0 : row->wall_ns / NSEC_PER_MSEC);
 		put_object_end(writer);
 	} else {
 		snprintf(text, sizeof(text), "%d", code);
@@ -180,7 +180,7 @@ static void put_end(struct json_writer *writer, const struct command_state *stat
 		put_object_end(writer);
 		put_null(writer, "complete");
 	}
-	if (state->ask.background || !known)
+	if (state->fields.background || !known)
 		put_null(writer, "exit_code");
 	else
 		put_int(writer, "exit_code", code);
@@ -212,14 +212,14 @@ void opensandbox_run(struct mcp_request *request, const json_t *arguments)
 	struct command_state *state = command_new(request);
 	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
-	    {"command", FIELD_TEXT, &state->ask.command, true, 1, EXEC_REQUEST_BYTES_MAX / 2},
-	    {"background", FIELD_BOOL, &state->ask.background},
-	    {"working_directory", FIELD_TEXT, &state->ask.cwd, false, 1, GUEST_PATH_MAX - 1},
+	    {"command", FIELD_TEXT, &state->fields.command, true, 1, EXEC_REQUEST_BYTES_MAX / 2},
+	    {"background", FIELD_BOOL, &state->fields.background},
+	    {"working_directory", FIELD_TEXT, &state->fields.cwd, false, 1, GUEST_PATH_MAX - 1},
 	    {"connect_if_missing", FIELD_BOOL, &connect},
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	state->ask.bash = true;
+	state->fields.bash = true;
 	state->finish = reply_execution;
 	target_ready(request, id, TARGET_NAMED, command_begin);
 }

@@ -34,7 +34,7 @@ static void create_free(void *state)
 
 /* --- arguments --- */
 
-struct asked {
+struct create_arguments {
 	const char *image, *username, *password;
 	double timeout, ready_timeout;
 	uint64_t interval;
@@ -93,47 +93,47 @@ static int take_entrypoint(struct create *create, const json_t *words, struct er
 	return 0;
 }
 
-static int check_unsupported(const struct asked *asked, struct error *error)
+static int check_unsupported(const struct create_arguments *given, struct error *error)
 {
-	if (asked->policy)
+	if (given->policy)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "field `network_policy`: sandboxes have no network in this "
 				 "version, so that nothing can be allowed or denied; leave it out");
-	if (json_object_get(asked->extensions, "poolRef"))
+	if (json_object_get(given->extensions, "poolRef"))
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "field `extensions`: `poolRef` names a pool, and there are none "
 				 "to be named here; leave it out");
-	if (!asked->username != !asked->password)
+	if (!given->username != !given->password)
 		return error_set(error, ERROR_INVALID,
 				 "give both `auth_username` and `auth_password`, or neither");
 	return 0;
 }
 
 static int create_take_fields(struct mcp_request *request, struct create *create,
-			      const struct asked *asked, struct error *error)
+			      const struct create_arguments *given, struct error *error)
 {
 	struct sandbox_spec *spec = &create->spec;
-	if (asked->timeout <= 0 || asked->timeout > SANDBOX_TIMEOUT_MAX)
+	if (given->timeout <= 0 || given->timeout > SANDBOX_TIMEOUT_MAX)
 		return error_set(error, ERROR_INVALID,
 				 "field `timeout_seconds` must be more than 0 and at most %u",
 				 SANDBOX_TIMEOUT_MAX);
-	if (check_unsupported(asked, error) < 0 ||
-	    opensandbox_image(asked->image, &spec->template, error) < 0 ||
-	    opensandbox_resource(&request->core->config, asked->resource, &spec->limits, error) <
+	if (check_unsupported(given, error) < 0 ||
+	    opensandbox_image(given->image, &spec->template, error) < 0 ||
+	    opensandbox_resource(&request->core->config, given->resource, &spec->limits, error) <
 		0 ||
-	    take_pairs("env", asked->environment, create->environment, EXEC_ENV_MAX,
+	    take_pairs("env", given->environment, create->environment, EXEC_ENV_MAX,
 		       &spec->environment_count, error) < 0 ||
-	    take_pairs("metadata", asked->metadata, create->metadata,
+	    take_pairs("metadata", given->metadata, create->metadata,
 		       SANDBOX_METADATA_MAX - OWN_METADATA, &spec->metadata_count, error) < 0 ||
-	    take_entrypoint(create, asked->entrypoint, error) < 0)
+	    take_entrypoint(create, given->entrypoint, error) < 0)
 		return -1;
-	create->metadata[spec->metadata_count++] = (struct pair){OPENSANDBOX_IMAGE, asked->image};
+	create->metadata[spec->metadata_count++] = (struct pair){OPENSANDBOX_IMAGE, given->image};
 	spec->environment = create->environment;
 	spec->metadata = create->metadata;
 	spec->allow_substitute = true;
 	spec->timeout_set = true;
-	spec->timeout_seconds = (uint32_t)ceil(asked->timeout);
-	spec->wait_ms = (uint32_t)MIN(asked->ready_timeout * 1000, (double)WAIT_MS_MAX);
+	spec->timeout_seconds = (uint32_t)ceil(given->timeout);
+	spec->wait_ms = (uint32_t)MIN(given->ready_timeout * 1000, (double)WAIT_MS_MAX);
 	if (request->view.ephemeral)
 		ephemeral_mark(spec, &request->view.connection, &create->labels);
 	return 0;
@@ -249,34 +249,35 @@ static void create_cancelled(struct mcp_request *request)
 void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 {
 	uint32_t longest = request->core->config.timeout_seconds_max;
-	struct asked asked = {.timeout = MIN(TIMEOUT_DEFAULT, longest), .ready_timeout = 30};
+	struct create_arguments given = {.timeout = MIN(TIMEOUT_DEFAULT, longest),
+					 .ready_timeout = 30};
 	struct create *create = pending_state(request, sizeof(*create), create_free);
 	struct error error;
 	const struct field_to fields[] = {
-	    {"image", FIELD_TEXT, &asked.image, true, 1, 255},
-	    {"auth_username", FIELD_TEXT, &asked.username},
-	    {"auth_password", FIELD_TEXT, &asked.password},
-	    {"timeout_seconds", FIELD_NUMBER, &asked.timeout},
-	    {"ready_timeout_seconds", FIELD_NUMBER, &asked.ready_timeout},
-	    {"health_check_polling_interval_ms", FIELD_UINT, &asked.interval},
-	    {"skip_health_check", FIELD_BOOL, &asked.skip_check},
-	    {"env", FIELD_OBJECT, &asked.environment},
-	    {"metadata", FIELD_OBJECT, &asked.metadata},
-	    {"resource", FIELD_OBJECT, &asked.resource},
-	    {"network_policy", FIELD_OBJECT, &asked.policy},
-	    {"extensions", FIELD_OBJECT, &asked.extensions},
-	    {"entrypoint", FIELD_ARRAY, &asked.entrypoint},
+	    {"image", FIELD_TEXT, &given.image, true, 1, 255},
+	    {"auth_username", FIELD_TEXT, &given.username},
+	    {"auth_password", FIELD_TEXT, &given.password},
+	    {"timeout_seconds", FIELD_NUMBER, &given.timeout},
+	    {"ready_timeout_seconds", FIELD_NUMBER, &given.ready_timeout},
+	    {"health_check_polling_interval_ms", FIELD_UINT, &given.interval},
+	    {"skip_health_check", FIELD_BOOL, &given.skip_check},
+	    {"env", FIELD_OBJECT, &given.environment},
+	    {"metadata", FIELD_OBJECT, &given.metadata},
+	    {"resource", FIELD_OBJECT, &given.resource},
+	    {"network_policy", FIELD_OBJECT, &given.policy},
+	    {"extensions", FIELD_OBJECT, &given.extensions},
+	    {"entrypoint", FIELD_ARRAY, &given.entrypoint},
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
 	mcp_progress_of(request, 0.1, 1.0, "Preparing the sandbox");
-	if (create_take_fields(request, create, &asked, &error) < 0) {
+	if (create_take_fields(request, create, &given, &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
 	mcp_progress_of(request, 0.3, 1.0, "Creating the sandbox");
 	tool_wait(request, create_cancelled);
-	pending_deadline(request, asked.ready_timeout,
+	pending_deadline(request, given.ready_timeout,
 			 "the sandbox was not ready within `ready_timeout_seconds`");
 	if (sandbox_create(request->core, &request->principal, &create->spec, sandbox_created,
 			   request, &error) < 0)

@@ -409,8 +409,9 @@ static void search_files(struct mcp_request *request, struct sandbox *sandbox)
 	search->writer = json_writer_on(&search->json);
 	put_array(&search->writer, NULL);
 	pending_begin(request);
-	struct glob_ask ask = {.pattern = pattern, .max = SEARCH_MAX};
-	if (file_glob(sandbox, &place, &ask, &records, request, &search->pending.task, &error) < 0)
+	struct glob_query query = {.pattern = pattern, .max = SEARCH_MAX};
+	if (file_glob(sandbox, &place, &query, &records, request, &search->pending.task, &error) <
+	    0)
 		pending_refused(request, &error);
 }
 

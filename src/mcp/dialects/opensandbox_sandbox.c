@@ -107,9 +107,9 @@ struct renew {
 
 static void sandbox_renew(struct mcp_request *request, struct sandbox *sandbox)
 {
-	const struct renew *asked = request->state;
+	const struct renew *renew = request->state;
 	struct error error;
-	if (sandbox_set_timeout(sandbox, (uint32_t)ceil(asked->seconds), &error) < 0) {
+	if (sandbox_set_timeout(sandbox, (uint32_t)ceil(renew->seconds), &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
@@ -124,14 +124,14 @@ static void sandbox_renew(struct mcp_request *request, struct sandbox *sandbox)
 void opensandbox_renew(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
-	struct renew *asked = pending_state(request, sizeof(*asked), NULL);
+	struct renew *renew = pending_state(request, sizeof(*renew), NULL);
 	const struct field_to fields[] = {
 	    FIELD_ID(named),
-	    {"timeout_seconds", FIELD_NUMBER, &asked->seconds, true},
+	    {"timeout_seconds", FIELD_NUMBER, &renew->seconds, true},
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	if (asked->seconds <= 0 || asked->seconds > SANDBOX_TIMEOUT_MAX) {
+	if (renew->seconds <= 0 || renew->seconds > SANDBOX_TIMEOUT_MAX) {
 		content_refuse(request,
 			       "field `timeout_seconds` must be more than 0 and at most %u",
 			       SANDBOX_TIMEOUT_MAX);
@@ -273,24 +273,24 @@ struct endpoint {
 
 static void refuse_endpoint(struct mcp_request *request, struct sandbox *sandbox)
 {
-	const struct endpoint *asked = request->state;
+	const struct endpoint *endpoint = request->state;
 	struct error error;
 	error_set(&error, ERROR_UNSUPPORTED,
 		  "port %llu of sandbox `%s` cannot be reached from outside: sandboxes have no "
 		  "network in this version. Talk to the server inside with command_run (curl "
 		  "http://127.0.0.1:%llu/)",
-		  (unsigned long long)asked->port, sandbox->row.id.text,
-		  (unsigned long long)asked->port);
+		  (unsigned long long)endpoint->port, sandbox->row.id.text,
+		  (unsigned long long)endpoint->port);
 	mcp_fail(request, &error);
 }
 
 void opensandbox_endpoint(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
-	struct endpoint *asked = pending_state(request, sizeof(*asked), NULL);
+	struct endpoint *endpoint = pending_state(request, sizeof(*endpoint), NULL);
 	const struct field_to fields[] = {
 	    FIELD_ID(named),
-	    {"port", FIELD_UINT, &asked->port, true, 1, 65535},
+	    {"port", FIELD_UINT, &endpoint->port, true, 1, 65535},
 	    FIELD_CONNECT(named),
 	};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))

@@ -115,8 +115,8 @@ static void shell_call(struct mcp_request *request, const json_t *arguments)
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	state->ask.command = command ? command : cmd;
-	if (!state->ask.command) {
+	state->fields.command = command ? command : cmd;
+	if (!state->fields.command) {
 		content_refuse(request, "command is required: a command for the shell, a string");
 		return;
 	}
@@ -127,7 +127,7 @@ static void shell_call(struct mcp_request *request, const json_t *arguments)
 			       TIMEOUT_MAX_MS / 1000);
 		return;
 	}
-	state->ask.timeout_ms = (uint32_t)ceil(milliseconds);
+	state->fields.timeout_ms = (uint32_t)ceil(milliseconds);
 	state->finish = shell_finished;
 	target_ready(request, NULL, 0, command_begin);
 }

@@ -46,15 +46,15 @@ static void say_token(const struct token_row *row, struct buffer *to)
 
 static void create_token(struct mcp_request *request, const json_t *arguments)
 {
-	struct token_fields asked = {.spec.workspace = request->principal.workspace};
+	struct token_fields given = {.spec.workspace = request->principal.workspace};
 	struct token_row row = {0};
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	char token[TOKEN_TEXT_SIZE];
 	struct error error;
-	if (!tool_arguments(request, arguments, &asked))
+	if (!tool_arguments(request, arguments, &given))
 		return;
-	if (token_fields_check(request->core, &asked, &error) < 0 ||
-	    token_create(request->core, &asked.spec, token, &row, &error) < 0) {
+	if (token_fields_check(request->core, &given, &error) < 0 ||
+	    token_create(request->core, &given.spec, token, &row, &error) < 0) {
 		if (error.kind == ERROR_INVALID)
 			content_refuse(request, "%s.", error.message);
 		else
@@ -113,13 +113,13 @@ static const struct field revoke_token_fields[] = {
 
 static void revoke_token(struct mcp_request *request, const json_t *arguments)
 {
-	struct revoked asked = {0};
+	struct revoked given = {0};
 	struct id id;
 	struct error error;
-	if (!tool_arguments(request, arguments, &asked))
+	if (!tool_arguments(request, arguments, &given))
 		return;
 	/* The argument may be the token itself, so the error does not repeat it. */
-	if (id_parse(asked.token, &id) < 0)
+	if (id_parse(given.token, &id) < 0)
 		content_refuse(request, "field `token_id` must be the id of a token, 16 characters "
 					"a-z and 0-9, as list_tokens has it.");
 	else if (token_revoke(request->core, &id, &error) < 0)

@@ -117,11 +117,11 @@ const struct field tool_sandbox_fields[] = {
 
 static void get_metrics(struct mcp_request *request, const json_t *arguments)
 {
-	struct tool_sandbox asked = {0};
-	if (!tool_arguments(request, arguments, &asked))
+	struct tool_sandbox given = {0};
+	if (!tool_arguments(request, arguments, &given))
 		return;
-	if (asked.sandbox && asked.sandbox[0])
-		target_ready(request, asked.sandbox, TARGET_ASLEEP, get_metrics_act);
+	if (given.sandbox && given.sandbox[0])
+		target_ready(request, given.sandbox, TARGET_ASLEEP, get_metrics_act);
 	else
 		counters_refresh(request);
 }

@@ -185,16 +185,16 @@ static const struct field list_sandboxes_fields[] = {
 
 static void list_sandboxes(struct mcp_request *request, const json_t *arguments)
 {
-	struct listed asked = {0};
+	struct listed given = {0};
 	struct error error;
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
-	if (!tool_arguments(request, arguments, &asked))
+	if (!tool_arguments(request, arguments, &given))
 		return;
 	target_list(request, LISTED_MAX, &text);
 	if (text.size == 0)
 		(void)!buffer_append_text(&text, "No sandbox is live.\n");
 	/* A bound token's sandbox cannot have ended while the token is valid. */
-	if (asked.ended && !id_is_set(&request->principal.sandbox)) {
+	if (given.ended && !id_is_set(&request->principal.sandbox)) {
 		(void)!buffer_append_text(&text, "Ended, the newest first:\n");
 		if (sandbox_ended_each(request->core, &request->principal, ENDED_LISTED_MAX,
 				       ended_sandbox_list, &text, &error) < 0) {
@@ -362,9 +362,9 @@ static const struct field named_fields[] = {
 static void target_named_ready(struct mcp_request *request, const json_t *arguments,
 			       void (*act)(struct mcp_request *request, struct sandbox *sandbox))
 {
-	struct tool_sandbox asked = {0};
-	if (tool_arguments(request, arguments, &asked))
-		target_ready(request, asked.sandbox, TARGET_NAMED | TARGET_ASLEEP, act);
+	struct tool_sandbox given = {0};
+	if (tool_arguments(request, arguments, &given))
+		target_ready(request, given.sandbox, TARGET_NAMED | TARGET_ASLEEP, act);
 }
 
 static void pause_sandbox(struct mcp_request *request, const json_t *arguments)

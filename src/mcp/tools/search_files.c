@@ -134,16 +134,16 @@ static void search_files_act(struct mcp_request *request, struct sandbox *sandbo
 						    .done = search_files_done};
 	struct search *search = request->state;
 	struct file_place place = {.principal = &request->principal, .path = search->tool.path};
-	struct grep_ask ask = {.pattern = search->pattern,
-			       .glob = search->glob,
-			       .ignore_case = search->ignore_case,
-			       .sorted = true,
-			       .skip_generated = skips_generated(search),
-			       .max = (uint32_t)search->limit};
+	struct grep_query query = {.pattern = search->pattern,
+				   .glob = search->glob,
+				   .ignore_case = search->ignore_case,
+				   .sorted = true,
+				   .skip_generated = skips_generated(search),
+				   .max = (uint32_t)search->limit};
 	struct error error;
 	int result;
 	if (search->pattern) {
-		result = file_grep(sandbox, &place, &ask, &records, request,
+		result = file_grep(sandbox, &place, &query, &records, request,
 				   &search->tool.pending.task, &error);
 	} else {
 		/* A glob without a slash matches names at any depth, as it does beside a
@@ -151,10 +151,10 @@ static void search_files_act(struct mcp_request *request, struct sandbox *sandbo
 		struct buffer glob DONE_BUFFER = BUFFER(2 * GLOB_MAX);
 		(void)!buffer_printf(&glob, "%s%s", strchr(search->glob, '/') ? "" : "**/",
 				     search->glob);
-		struct glob_ask names = {.pattern = buffer_text(&glob),
-					 .sorted = true,
-					 .skip_generated = ask.skip_generated,
-					 .max = ask.max};
+		struct glob_query names = {.pattern = buffer_text(&glob),
+					   .sorted = true,
+					   .skip_generated = query.skip_generated,
+					   .max = query.max};
 		result = file_glob(sandbox, &place, &names, &records, request,
 				   &search->tool.pending.task, &error);
 	}
