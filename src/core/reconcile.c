@@ -88,7 +88,7 @@ static void reconcile_delete(struct sandbox *sandbox)
 	if (sandbox->row.state == SANDBOX_CREATING)
 		sandbox_delete_unasked(sandbox, END_REASON_ERROR,
 				       "the daemon was restarted while it was being made");
-	else if (sandbox->row.options & OPTION_ONE_SHOT)
+	else if (sandbox->row.options & OPTION_ONESHOT)
 		sandbox_delete_unasked(sandbox, END_REASON_ERROR,
 				       "the daemon was restarted during its one-shot run");
 	else
@@ -98,7 +98,7 @@ static void reconcile_delete(struct sandbox *sandbox)
 
 static void reconcile_sandbox(struct sandbox *sandbox, const struct spawn_listed *listed)
 {
-	bool usable = listed && !(sandbox->row.options & OPTION_ONE_SHOT);
+	bool usable = listed && !(sandbox->row.options & OPTION_ONESHOT);
 	enum sandbox_event event = !usable            ? SANDBOX_EVENT_FOUND_UNUSABLE
 				   : !listed->running ? SANDBOX_EVENT_FOUND_STOPPED
 				   : !listed->frozen  ? SANDBOX_EVENT_FOUND_RUNNING

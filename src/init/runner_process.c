@@ -93,7 +93,8 @@ _Noreturn static void exec_supervise(int socket, pid_t leader, int64_t began)
 	}
 }
 
-_Noreturn static void exec_run(int socket, const struct frame *frame, int *fds, size_t fd_count)
+_Noreturn static void exec_request_run(int socket, const struct frame *frame, int *fds,
+				       size_t fd_count)
 {
 	static struct exec_request request;
 	struct failure failure;
@@ -271,7 +272,7 @@ void runner_process_main(int socket)
 	if (frame.type == FRAME_FILE)
 		_exit(0);
 	if (frame.type == FRAME_EXEC)
-		exec_run(socket, &frame, fds, fd_count);
+		exec_request_run(socket, &frame, fds, fd_count);
 	if (frame.type == FRAME_CONNECT)
 		tunnel_run(socket, &frame);
 	if (frame.type == FRAME_LEFT_RUNNING)

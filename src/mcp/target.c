@@ -19,7 +19,7 @@
  * waits. */
 static bool sandbox_is_live(const struct sandbox *sandbox)
 {
-	return !state_facts(sandbox->row.state)->going && !(sandbox->row.options & OPTION_ONE_SHOT);
+	return !state_facts(sandbox->row.state)->going && !(sandbox->row.options & OPTION_ONESHOT);
 }
 
 static struct ephemeral_name connection_name(const struct mcp_request *request)

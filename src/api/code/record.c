@@ -19,7 +19,7 @@ void put_context(struct json_writer *writer, const char *key, const struct code_
 	put_text(writer, "sandbox_id", row->sandbox.text);
 	put_text(writer, "language", code_language_name(row->language));
 	put_text(writer, "version", context->version[0] ? context->version : NULL);
-	put_text(writer, "state", !alive ? "ended" : context->running ? "busy" : "idle");
+	put_text(writer, "state", !alive ? "ended" : context->running_cell ? "busy" : "idle");
 	put_text(writer, "exec_id", row->exec.text);
 	put_text(writer, "cwd", row->cwd ? row->cwd : "/workspace");
 	put_time(writer, "created_at", row->created_wall);

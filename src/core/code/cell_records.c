@@ -64,7 +64,7 @@ void code_settle(struct code_context *context, void (*then)(struct code_context 
 
 static void cell_settled(struct code_context *context)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct core *core = context->sandbox->core;
 	struct id id = context->row.id;
 	if (!waited || code_cell_of(context, waited->number)->state != CELL_ENDING)
@@ -119,7 +119,7 @@ static bool cell_keep_part(struct code_cell *cell, const struct code_record *rec
 
 static bool record_began(struct code_context *context, const struct code_record *record)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	/* A cell that an earlier daemon sent: no request waits for it any more. */
 	if (!waited || waited->number != record->cell)
 		return record->cell <= context->row.cells;
@@ -135,7 +135,7 @@ static bool record_began(struct code_context *context, const struct code_record 
 
 static bool record_ended(struct code_context *context, const struct code_record *record)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	if (!waited || waited->number != record->cell)
 		return record->cell <= context->row.cells;
 	if (!waited->begun || code_cell_of(context, waited->number)->state == CELL_ENDING)
@@ -188,7 +188,7 @@ static void cell_show_results(struct code_context *context, const struct code_ce
 static void cell_results_settled(struct code_context *context)
 {
 	struct code_life *life = context->life;
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct exec *exec = life->main.exec;
 	life->showing = false;
 	if (!waited || !waited->begun || !waited->callbacks.changed || !exec)
@@ -209,7 +209,7 @@ static void cell_results_settled(struct code_context *context)
 static bool record_take(struct code_context *context, struct exec *control,
 			const struct code_record *record, uint64_t offset)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct code_cell *cell;
 	switch (record->kind) {
 	case CODE_RECORD_READY:
@@ -295,7 +295,7 @@ void code_ready_again(struct code_context *context, struct exec *control)
  * the way. */
 static void cell_caught_up(struct code_context *context)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	if (!context->life->resumed)
 		return;
 	context->life->resumed = false;

@@ -73,7 +73,7 @@ static void foreground_cell_free(struct foreground_cell *waited)
 
 void foreground_cell_changed(struct code_context *context)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	if (waited && waited->callbacks.changed)
 		waited->callbacks.changed(waited->callbacks.data, context,
 					  code_cell_of(context, waited->number));
@@ -132,10 +132,10 @@ static bool cell_on_record(const struct code_context *context, const struct code
 
 void foreground_cell_finish(struct code_context *context, const struct error *error)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct code_cell *cell = waited->number ? code_cell_of(context, waited->number) : NULL;
 	struct exec *exec = context->life->main.exec;
-	context->running = NULL;
+	context->running_cell = NULL;
 	context->life->interrupts = 0;
 	context->life->interrupt_at = 0;
 	if (cell && exec) {
@@ -238,12 +238,13 @@ void code_next(struct code_context *context)
 	struct core *core = context->sandbox->core;
 	struct id id = context->row.id;
 	struct error error;
-	while (!context->running && !list_empty(&context->queue) && code_context_alive(context)) {
+	while (!context->running_cell && !list_empty(&context->queue) &&
+	       code_context_alive(context)) {
 		struct foreground_cell *waited =
 		    list_entry(context->queue.next, struct foreground_cell, link);
 		list_remove(&waited->link);
 		context->queued--;
-		context->running = waited;
+		context->running_cell = waited;
 		if (cell_send(context, waited, &error) == 0)
 			return;
 		waited->number = 0;
@@ -294,14 +295,14 @@ static int cell_start_once(struct sandbox *sandbox, const struct code_spec *spec
 		return -1;
 	}
 	struct foreground_cell *waited = foreground_cell_new(context, spec, callbacks);
-	context->running = waited;
+	context->running_cell = waited;
 	*ret_cell = waited;
 	if (cell_send(context, waited, error) == 0) {
 		if (id_is_set(&waited->cell))
 			foreground_cell_keep(context);
 		return 0;
 	}
-	context->running = NULL;
+	context->running_cell = NULL;
 	foreground_cell_free(waited);
 	code_interpreter_stop(context);
 	code_context_free(context);
@@ -336,14 +337,14 @@ int foreground_cell_start(struct sandbox *sandbox, struct code_context *context,
 	list_append(&context->queue, &waited->link);
 	context->queued++;
 	*ret_cell = waited;
-	if (context->running)
+	if (context->running_cell)
 		return 0;
 	list_remove(&waited->link);
 	context->queued--;
-	context->running = waited;
+	context->running_cell = waited;
 	if (cell_send(context, waited, error) == 0)
 		return 0;
-	context->running = NULL;
+	context->running_cell = NULL;
 	foreground_cell_free(waited);
 	return -1;
 }
@@ -352,7 +353,7 @@ void foreground_cell_abandon(struct foreground_cell *waited)
 {
 	struct code_context *context = waited->context;
 	waited->callbacks = (struct code_callbacks){0};
-	if (context->running == waited) {
+	if (context->running_cell == waited) {
 		if (context->once && context->life->main.exec)
 			exec_cancel(context->life->main.exec, NULL);
 		else
@@ -367,7 +368,7 @@ void foreground_cell_abandon(struct foreground_cell *waited)
 
 bool foreground_cell_sent(const struct foreground_cell *waited)
 {
-	return waited->context->running == waited && waited->number != 0;
+	return waited->context->running_cell == waited && waited->number != 0;
 }
 
 int foreground_cell_record(struct foreground_cell *waited, struct error *error)
@@ -381,7 +382,7 @@ int foreground_cell_record(struct foreground_cell *waited, struct error *error)
 void foreground_cell_keep(struct code_context *context)
 {
 	struct code_life *life = context->life;
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct error error;
 	if (life->recorded || !waited || !foreground_cell_sent(waited))
 		return;

@@ -139,7 +139,7 @@ struct code_context *code_context_of_cell(struct core *core, const struct princi
 /* The running cell ends with the interpreter. */
 static void context_finish_cell(struct code_context *context)
 {
-	struct code_cell *cell = code_cell_of(context, context->running->number);
+	struct code_cell *cell = code_cell_of(context, context->running_cell->number);
 	struct exec *exec = context->life->main.exec;
 	if (context->life->start_error.kind != ERROR_NONE && context->once) {
 		struct error error = context->life->start_error;
@@ -168,7 +168,7 @@ static bool context_tell_all(struct code_context *context, const struct error *e
 	}
 	if (code_context_by_id(core, &id) != context)
 		return false;
-	if (context->running)
+	if (context->running_cell)
 		context_finish_cell(context);
 	if (code_context_by_id(core, &id) != context)
 		return false;
@@ -257,7 +257,7 @@ void code_let_go(struct core *core)
 {
 	list_each (&core->private->contexts, node) {
 		struct code_context *context = list_entry(node, struct code_context, link);
-		if (context->once && !(context->sandbox->row.options & OPTION_ONE_SHOT))
+		if (context->once && !(context->sandbox->row.options & OPTION_ONESHOT))
 			foreground_cell_keep(context);
 	}
 }
@@ -281,7 +281,7 @@ void code_forget_all(struct sandbox *sandbox)
 			exec_unwatch(&life->main);
 		if (life->control.exec)
 			exec_unwatch(&life->control);
-		if (context->running)
+		if (context->running_cell)
 			foreground_cell_finish(context, &error);
 		if (context_tell_all(context, &error))
 			code_context_free(context);

@@ -20,7 +20,7 @@ static void send_interrupt(struct code_context *context, bool tree)
 void code_interrupt(struct code_context *context)
 {
 	struct code_life *life = context->life;
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	if (!waited || life->interrupts > 0)
 		return;
 	code_cell_of(context, waited->number)->interrupted = true;
@@ -32,7 +32,7 @@ void code_interrupt(struct code_context *context)
 
 bool code_context_interrupt(struct code_context *context)
 {
-	if (!context->running || !code_context_alive(context))
+	if (!context->running_cell || !code_context_alive(context))
 		return false;
 	code_interrupt(context);
 	return true;
@@ -56,7 +56,7 @@ static void interrupt_more(struct code_context *context, int64_t now)
 static int64_t check_context(struct code_context *context, int64_t now)
 {
 	struct code_life *life = context->life;
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	int64_t next = INT64_MAX;
 	if (life->created)
 		return life->ready_until;

@@ -362,7 +362,8 @@ static void main_changed(struct exec_watcher *watcher, struct exec *exec)
 	open_control(context);
 	code_feed(context);
 	/* Only once: a failing store would be tried at every line of output. */
-	if (context->running && id_is_set(&context->running->cell) && !context->running->keep_tried)
+	if (context->running_cell && id_is_set(&context->running_cell->cell) &&
+	    !context->running_cell->keep_tried)
 		foreground_cell_keep(context);
 	foreground_cell_changed(context);
 }

@@ -200,7 +200,7 @@ static int oneshot_begin(struct oneshot *oneshot, const struct sandbox_spec *san
 	spec.named = sandbox_named;
 	oneshot->stays = spec.options & OPTION_DETACHED;
 	if (!oneshot->stays)
-		spec.options |= OPTION_ONE_SHOT;
+		spec.options |= OPTION_ONESHOT;
 	if (sandbox_create(oneshot->core, &oneshot->principal, &spec, sandbox_created, oneshot,
 			   error) < 0) {
 		free(oneshot->stdin_data);
@@ -282,7 +282,7 @@ static int oneshot_mark_detached(struct oneshot *oneshot, struct sandbox *sandbo
 	uint32_t options = row->options, idle = row->idle_timeout_seconds;
 	if (store_transaction_begin(store, error) < 0)
 		return -1;
-	row->options = (options & ~(uint32_t)OPTION_ONE_SHOT) | OPTION_DETACHED;
+	row->options = (options & ~(uint32_t)OPTION_ONESHOT) | OPTION_DETACHED;
 	if (idle == 0 || idle > ONESHOT_DETACHED_IDLE_SECONDS)
 		row->idle_timeout_seconds = ONESHOT_DETACHED_IDLE_SECONDS;
 	int result = store_sandbox_update(store, &sandbox->row, error);

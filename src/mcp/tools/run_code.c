@@ -94,7 +94,7 @@ static bool cell_is_watched(struct tool_exec *tool_exec)
 	    exec_find(sandbox, tool_exec->at_exec.text, &exec, &error) < 0)
 		return false;
 	struct job job = job_of(exec);
-	if (!job.context || job.context->running != tool_exec->cell)
+	if (!job.context || job.context->running_cell != tool_exec->cell)
 		return false;
 	tool_exec->cancelled_cell = job.context->row.cells;
 	return true;
