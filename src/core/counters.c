@@ -144,7 +144,7 @@ void counters_take(struct sandbox *sandbox, const struct spawn_counters *counter
 
 /* ---- Of all at once. */
 
-struct refresh {
+struct counters_refresh {
 	struct core *core;
 	void (*done)(void *data, const struct error *error);
 	void *data;
@@ -153,7 +153,7 @@ struct refresh {
 static void counters_refresh_done(void *data, const struct spawn_message *reply UNUSED,
 				  const struct error *error)
 {
-	struct refresh *refresh = data;
+	struct counters_refresh *refresh = data;
 	if (refresh->done)
 		refresh->done(refresh->data, error);
 	else if (error && error->kind != ERROR_SPAWNER_GONE)
@@ -166,10 +166,10 @@ int counters_refresh_all(struct core *core, SANDBOX_DONE, struct error *error)
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
 	if (!core->spawner)
 		return error_set(error, ERROR_SPAWNER_GONE, "the daemon is stopping");
-	struct refresh *refresh = calloc(1, sizeof(*refresh));
+	struct counters_refresh *refresh = calloc(1, sizeof(*refresh));
 	if (!refresh)
 		abort();
-	*refresh = (struct refresh){.core = core, .done = done, .data = data};
+	*refresh = (struct counters_refresh){.core = core, .done = done, .data = data};
 	if (spawner_request(core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS,
 			    counters_refresh_done, refresh, error) < 0) {
 		free(refresh);

@@ -54,7 +54,7 @@ void reconcile_done(struct core *core)
 	}
 }
 
-struct loaded {
+struct loaded_row {
 	struct list link;
 	struct sandbox_row row;
 };
@@ -62,7 +62,7 @@ struct loaded {
 static bool load_row(void *data, const struct sandbox_row *row)
 {
 	struct list *rows = data;
-	struct loaded *loaded = calloc(1, sizeof(*loaded));
+	struct loaded_row *loaded = calloc(1, sizeof(*loaded));
 	if (!loaded)
 		abort();
 	sandbox_row_copy(row, &loaded->row);
@@ -165,11 +165,11 @@ static int reconcile_row(struct core *core, struct sandbox_row *row, struct erro
 
 int core_reconcile(struct core *core, struct error *error)
 {
-	struct list rows; /* struct loaded, newest last */
+	struct list rows; /* struct loaded_row, newest last */
 	list_init(&rows);
 	int result = store_sandbox_each(core->store, NULL, true, load_row, &rows, error);
 	while (!list_empty(&rows)) {
-		struct loaded *loaded = list_entry(rows.next, struct loaded, link);
+		struct loaded_row *loaded = list_entry(rows.next, struct loaded_row, link);
 		list_remove(&loaded->link);
 		if (result == 0)
 			result = reconcile_row(core, &loaded->row, error);

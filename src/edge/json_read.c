@@ -16,7 +16,7 @@
 /* Further digits of a number have no meaning. */
 #define NUMBER_MAX 512
 
-struct reader {
+struct json_reader {
 	const char *at, *begin, *end;
 	const struct json_bounds *bounds;
 	struct json_wrong *wrong;
@@ -25,7 +25,7 @@ struct reader {
 	char *plain; /* for a text with escapes; as long as the whole input, made on demand */
 };
 
-static void *json_fail(struct reader *reader, const char *text)
+static void *json_fail(struct json_reader *reader, const char *text)
 {
 	struct json_wrong *wrong = reader->wrong;
 	if (wrong->text)
@@ -40,7 +40,7 @@ static void *json_fail(struct reader *reader, const char *text)
 }
 
 /* The input may be valid JSON, but our texts cannot hold it. */
-static void *fail_text(struct reader *reader, const char *text)
+static void *fail_text(struct json_reader *reader, const char *text)
 {
 	json_fail(reader, text);
 	reader->wrong->no_text = true;
@@ -55,7 +55,7 @@ static json_t *json_must(json_t *json)
 	return json;
 }
 
-static void skip_space(struct reader *reader)
+static void skip_space(struct json_reader *reader)
 {
 	while (reader->at < reader->end && (*reader->at == ' ' || *reader->at == '\n' ||
 					    *reader->at == '\r' || *reader->at == '\t'))
@@ -63,7 +63,7 @@ static void skip_space(struct reader *reader)
 }
 
 /* The next byte that is no space; '\0' at the end, and for a NUL, which is never allowed. */
-static char json_peek(struct reader *reader)
+static char json_peek(struct json_reader *reader)
 {
 	skip_space(reader);
 	return reader->at < reader->end ? *reader->at : '\0';
@@ -77,7 +77,7 @@ struct span {
 };
 
 /* Four hexadecimal digits; -1: invalid. */
-static int read_hex(struct reader *reader)
+static int read_hex(struct json_reader *reader)
 {
 	int value = 0;
 	if (reader->end - reader->at < 4)
@@ -96,7 +96,7 @@ static int read_hex(struct reader *reader)
 }
 
 /* The code after `\u`, with the second half of a pair; 0: it was refused. */
-static unsigned read_code(struct reader *reader)
+static unsigned read_code(struct json_reader *reader)
 {
 	static const char half[] = "half of a surrogate pair in a string";
 	int code = read_hex(reader);
@@ -144,7 +144,7 @@ static char *put_code(char *to, unsigned code)
 }
 
 /* Reads on after a backslash; NULL: invalid escape. */
-static char *put_escaped(struct reader *reader, char *to)
+static char *put_escaped(struct json_reader *reader, char *to)
 {
 	static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
 	char c = reader->at < reader->end ? *reader->at : '\0';
@@ -176,7 +176,7 @@ static size_t run_size(const char *at, const char *end)
 	return (size_t)(at - from);
 }
 
-static bool read_escapes(struct reader *reader, const char *from, struct span *ret)
+static bool read_escapes(struct json_reader *reader, const char *from, struct span *ret)
 {
 	if (!reader->plain)
 		reader->plain = malloc((size_t)(reader->end - reader->begin));
@@ -200,7 +200,7 @@ static bool read_escapes(struct reader *reader, const char *from, struct span *r
 }
 
 /* Valid until the next one is read. */
-static bool read_text(struct reader *reader, struct span *ret)
+static bool read_text(struct json_reader *reader, struct span *ret)
 {
 	const char *from = ++reader->at;
 	reader->at += run_size(reader->at, reader->end);
@@ -255,7 +255,7 @@ static size_t number_size(const char *from, const char *end, bool *ret_real)
 	return (size_t)(at - from);
 }
 
-static json_t *read_number(struct reader *reader)
+static json_t *read_number(struct json_reader *reader)
 {
 	char text[NUMBER_MAX + 1];
 	bool real;
@@ -283,9 +283,9 @@ static json_t *read_number(struct reader *reader)
 
 /* --- values --- */
 
-static json_t *read_value(struct reader *reader);
+static json_t *read_value(struct json_reader *reader);
 
-static bool json_deepen(struct reader *reader)
+static bool json_deepen(struct json_reader *reader)
 {
 	if (reader->depth == reader->bounds->depth)
 		return json_fail(reader, "it is nested too deeply");
@@ -295,7 +295,7 @@ static bool json_deepen(struct reader *reader)
 }
 
 /* After a member or an element: is there another one? */
-static bool json_another_follows(struct reader *reader, char close)
+static bool json_another_follows(struct json_reader *reader, char close)
 {
 	char c = json_peek(reader);
 	if (c != ',' && c != close)
@@ -307,7 +307,7 @@ static bool json_another_follows(struct reader *reader, char close)
 	return c == ',';
 }
 
-static bool read_member(struct reader *reader, json_t *object)
+static bool read_member(struct json_reader *reader, json_t *object)
 {
 	struct span name;
 	if (json_peek(reader) != '"')
@@ -339,7 +339,7 @@ static bool read_member(struct reader *reader, json_t *object)
 	return value != NULL;
 }
 
-static bool read_element(struct reader *reader, json_t *array)
+static bool read_element(struct json_reader *reader, json_t *array)
 {
 	json_t *value = read_value(reader);
 	if (value && json_array_append_new(array, value) < 0)
@@ -348,8 +348,8 @@ static bool read_element(struct reader *reader, json_t *array)
 }
 
 /* An object or an array, from its opening to its closing bracket. */
-static json_t *read_all(struct reader *reader, json_t *empty, char close,
-			bool (*read_one)(struct reader *reader, json_t *into))
+static json_t *read_all(struct json_reader *reader, json_t *empty, char close,
+			bool (*read_one)(struct json_reader *reader, json_t *into))
 {
 	json_t *all = json_must(empty);
 	bool more = json_deepen(reader) && json_peek(reader) != close;
@@ -363,7 +363,7 @@ static json_t *read_all(struct reader *reader, json_t *empty, char close,
 	return NULL;
 }
 
-static json_t *read_word(struct reader *reader)
+static json_t *read_word(struct json_reader *reader)
 {
 	size_t left = (size_t)(reader->end - reader->at);
 	static const struct {
@@ -379,7 +379,7 @@ static json_t *read_word(struct reader *reader)
 	return json_fail(reader, "not a JSON value");
 }
 
-static json_t *read_value(struct reader *reader)
+static json_t *read_value(struct json_reader *reader)
 {
 	struct span text;
 	char c = json_peek(reader);
@@ -408,7 +408,7 @@ static json_t *read_value(struct reader *reader)
 json_t *json_read(const char *data, size_t size, const struct json_bounds *bounds,
 		  struct json_wrong *wrong)
 {
-	struct reader reader = {
+	struct json_reader reader = {
 	    .at = data, .begin = data, .end = data + size, .bounds = bounds, .wrong = wrong};
 	*wrong = (struct json_wrong){0};
 	json_t *json = read_value(&reader);

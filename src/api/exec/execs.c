@@ -178,7 +178,7 @@ void job_post(struct call *call)
 #define EXEC_LIST_DEFAULT 100
 #define EXEC_LIST_MAX 1000
 
-struct listing {
+struct exec_list_call {
 	struct json_writer writer;
 	uint32_t states;            /* a bit for each wanted state */
 	const char *state, *cursor; /* of the query */
@@ -189,7 +189,7 @@ struct listing {
 
 static bool execs_list_one(void *data, const struct exec_row *row, struct exec *exec)
 {
-	struct listing *listing = data;
+	struct exec_list_call *listing = data;
 	if (!(listing->states & 1u << row->state))
 		return true;
 	if (listing->count++ == listing->limit)
@@ -208,11 +208,12 @@ static bool execs_list_one(void *data, const struct exec_row *row, struct exec *
 }
 
 const struct field execs_query[] = {
-    {"limit", FIELD_UINT_AT(struct listing, limit), .min = 1, .max = EXEC_LIST_MAX,
+    {"limit", FIELD_UINT_AT(struct exec_list_call, limit), .min = 1, .max = EXEC_LIST_MAX,
      .fallback = EXEC_LIST_DEFAULT},
-    {"all", FIELD_BOOL_AT(struct listing, all)},
-    {"state", FIELD_TEXT_AT(struct listing, state), .max = 15, .words = "running,ended,failed"},
-    {"cursor", FIELD_TEXT_AT(struct listing, cursor), .max = ID_LENGTH + 1,
+    {"all", FIELD_BOOL_AT(struct exec_list_call, all)},
+    {"state", FIELD_TEXT_AT(struct exec_list_call, state), .max = 15,
+     .words = "running,ended,failed"},
+    {"cursor", FIELD_TEXT_AT(struct exec_list_call, cursor), .max = ID_LENGTH + 1,
      .shape = "\"type\":\"string\",\"pattern\":\"^([a-z][a-z0-9]{15})?$\""},
     {0},
 };
@@ -245,7 +246,7 @@ static int execs_parse_cursor(struct call *call, const char *cursor, uint64_t *r
 
 static void execs_reply(struct call *call, const char *name)
 {
-	struct listing listing = {0};
+	struct exec_list_call listing = {0};
 	struct error error;
 	uint64_t key;
 	if (call_query(call, &listing, &error) < 0 ||

@@ -30,7 +30,7 @@ struct multiplex {
 };
 
 /* What the client sent. */
-struct message {
+struct socket_message {
 	struct multiplex *multiplex; /* its call is held while the message waits */
 	json_t *json;
 	char id[ID_MAX + 1];
@@ -38,9 +38,9 @@ struct message {
 	struct exec_fields exec;
 };
 static const struct field message_fields[] = {
-    {"id", FIELD_ANY_AT(struct message, id_value)},
-    {"cancel", FIELD_ANY_AT(struct message, cancel)},
-    {FIELD_ROWS_AT(struct message, exec, struct exec_fields), .inner = exec_fields},
+    {"id", FIELD_ANY_AT(struct socket_message, id_value)},
+    {"cancel", FIELD_ANY_AT(struct socket_message, cancel)},
+    {FIELD_ROWS_AT(struct socket_message, exec, struct exec_fields), .inner = exec_fields},
     {0},
 };
 
@@ -140,14 +140,14 @@ static const struct exec_emitter item_emitter = {.piece_max = EVENT_PIECE_MAX,
 
 /* --- from the client --- */
 
-static void message_free(struct message *message)
+static void message_free(struct socket_message *message)
 {
 	exec_fields_done(&message->exec);
 	json_decref(message->json);
 	free(message);
 }
 
-static int message_take_id(struct message *message, struct error *error)
+static int message_take_id(struct socket_message *message, struct error *error)
 {
 	const json_t *value = json_object_get(message->json, "id");
 	const char *text = json_string_value(value);
@@ -160,7 +160,7 @@ static int message_take_id(struct message *message, struct error *error)
 	return 0;
 }
 
-static int message_cancel(const struct message *message, struct error *error)
+static int message_cancel(const struct socket_message *message, struct error *error)
 {
 	struct socket_exec *socket_exec = socket_exec_find(message->multiplex, message->id);
 	if (!json_is_true(message->cancel) || json_object_size(message->json) > 2)
@@ -172,7 +172,7 @@ static int message_cancel(const struct message *message, struct error *error)
 	return 0;
 }
 
-static int message_start_exec(struct message *message, struct error *error)
+static int message_start_exec(struct socket_message *message, struct error *error)
 {
 	struct multiplex *multiplex = message->multiplex;
 	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
@@ -211,7 +211,7 @@ static int message_start_exec(struct message *message, struct error *error)
 
 static void message_woken(void *data, const struct error *failed)
 {
-	struct message *message = data;
+	struct socket_message *message = data;
 	struct multiplex *multiplex = message->multiplex;
 	struct error error;
 	multiplex->pending--;
@@ -224,7 +224,8 @@ static void message_woken(void *data, const struct error *failed)
 }
 
 /* It waits until its sandbox is awake. */
-static int message_wait(struct message *message, struct sandbox *sandbox, struct error *error)
+static int message_wait(struct socket_message *message, struct sandbox *sandbox,
+			struct error *error)
 {
 	struct multiplex *multiplex = message->multiplex;
 	if (multiplex->pending >= RUNNING_MAX)
@@ -239,7 +240,7 @@ static int message_wait(struct message *message, struct sandbox *sandbox, struct
 }
 
 /* 1: it waits, and is freed later. */
-static int message_take(struct message *message, struct error *error)
+static int message_take(struct socket_message *message, struct error *error)
 {
 	struct call *call = message->multiplex->call;
 	struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
@@ -258,7 +259,7 @@ static int message_take(struct message *message, struct error *error)
 static void multiplex_message(struct web_socket *socket, bool text, const char *data, size_t size)
 {
 	struct multiplex *multiplex = (struct multiplex *)socket;
-	struct message *message = calloc(1, sizeof(*message));
+	struct socket_message *message = calloc(1, sizeof(*message));
 	struct error error;
 	int result = 0;
 	if (!message)

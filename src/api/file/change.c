@@ -58,15 +58,15 @@ static void file_change_done(struct file_operation_handle *handle, const void *r
 static const struct file_callbacks callbacks = {.on_done = file_change_done};
 
 /* The possible members of a body; each table has some of them. */
-struct change {
+struct change_fields {
 	const char *path, *second, *mode, *pattern, *replacement, *user;
 	const char *from_sandbox, *to_sandbox;
 	uint32_t limit;
 	bool recursive, parents, no_replace;
 };
 
-#define TEXT(member) FIELD_TEXT_AT(struct change, member)
-#define FLAG(member) FIELD_BOOL_AT(struct change, member)
+#define TEXT(member) FIELD_TEXT_AT(struct change_fields, member)
+#define FLAG(member) FIELD_BOOL_AT(struct change_fields, member)
 #define PATH(member) TEXT(member), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1
 /* The user, and the mode: file_user() and file_mode() check them. */
 #define USER "user", TEXT(user), .shape = "\"type\":\"string\",\"maxLength\":63"
@@ -108,13 +108,13 @@ const struct field file_replace_fields[] = {
     {"path", PATH(path)},
     {"old", TEXT(pattern), FIELD_REQUIRED, 1, FILE_CHUNK_MAX - 1},
     {"new", TEXT(replacement), FIELD_REQUIRED, 0, FILE_CHUNK_MAX - 1},
-    {"limit", FIELD_UINT_AT(struct change, limit), .max = UINT32_MAX,
+    {"limit", FIELD_UINT_AT(struct change_fields, limit), .max = UINT32_MAX,
      .shape = "\"type\":\"integer\",\"minimum\":0", .rest = "0 = all."},
     {USER},
     {0}};
 
 static void change_begin(struct call *call, enum file_operation operation,
-			 const struct change *change)
+			 const struct change_fields *change)
 {
 	struct file_call *file = file_call_new(call, operation, &callbacks);
 	struct error error;
@@ -140,7 +140,7 @@ static void change_begin(struct call *call, enum file_operation operation,
 
 static void change_post(struct call *call, enum file_operation operation)
 {
-	struct change change = {.user = ""};
+	struct change_fields change = {.user = ""};
 	struct error error;
 	if (call_fields(call, &change, &error) < 0)
 		reply_error(call, &error);
@@ -160,7 +160,7 @@ void file_rename_post(struct call *call)
 
 void file_copy_post(struct call *call)
 {
-	struct change change = {.user = ""};
+	struct change_fields change = {.user = ""};
 	struct error error;
 	if (call_fields(call, &change, &error) < 0) {
 		reply_error(call, &error);

@@ -11,21 +11,21 @@
 #include "core/sandbox/create_queue.h"
 #include "edge/idempotency.h"
 
-struct create {
+struct create_call {
 	struct create_fields fields;
 	struct idempotent *request; /* NULL: it has no key */
 };
 
 static void create_free(void *state)
 {
-	struct create *create = state;
+	struct create_call *create = state;
 	create_fields_done(&create->fields);
 	/* If it had a result, it has ended by now. */
 	idempotency_end(create->request, false);
 	free(create);
 }
 
-static void end_request(struct create *create, bool kept)
+static void end_request(struct create_call *create, bool kept)
 {
 	idempotency_end(create->request, kept);
 	create->request = NULL;
@@ -34,7 +34,7 @@ static void end_request(struct create *create, bool kept)
 static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct call *call = data;
-	struct create *create = call->state;
+	struct create_call *create = call->state;
 	bool named = create->request != NULL;
 	end_request(create, !error);
 	if (error) {
@@ -80,7 +80,7 @@ static int create_replay(struct call *call, const struct request_row *request)
 }
 
 /* 0: continue; 1: answered. */
-static int create_repeat(struct call *call, struct create *create, struct error *error)
+static int create_repeat(struct call *call, struct create_call *create, struct error *error)
 {
 	struct request_row row = {0};
 	for (int tries = 0; tries < 2; tries++) {
@@ -99,7 +99,7 @@ static int create_repeat(struct call *call, struct create *create, struct error 
 /* Written together with the sandbox's row, so that no sandbox exists without its key. */
 static int sandbox_named(void *data, const struct id *id, struct error *error)
 {
-	struct create *create = ((struct call *)data)->state;
+	struct create_call *create = ((struct call *)data)->state;
 	return idempotency_record(create->request, id, NULL, NULL, 0, error);
 }
 
@@ -113,7 +113,7 @@ static void leave_queue(struct call *call)
 void sandbox_post(struct call *call)
 {
 	struct error error;
-	struct create *create = calloc(1, sizeof(*create));
+	struct create_call *create = calloc(1, sizeof(*create));
 	if (!create)
 		abort();
 	call->state = create;

@@ -58,7 +58,8 @@ static bool word_boundary(const char *name, size_t size, size_t at)
 
 /* A pattern with a '*' must match the whole name; without one it must match a word of it, or
  * several words in a row. */
-static bool pattern_matches(const char *pattern, size_t length, const char *name, size_t size)
+static bool secret_pattern_matches(const char *pattern, size_t length, const char *name,
+				   size_t size)
 {
 	if (memchr(pattern, '*', length))
 		return glob_matches(pattern, length, name, size);
@@ -84,7 +85,7 @@ static bool is_secret(const char *patterns, const char *name, size_t size)
 		patterns += exception;
 		size_t length = strcspn(patterns, " \t,:");
 		if (length > 0 && (exception || !secret) &&
-		    pattern_matches(patterns, length, name, size)) {
+		    secret_pattern_matches(patterns, length, name, size)) {
 			if (exception)
 				return false;
 			secret = true;
@@ -137,7 +138,7 @@ static const char *word_end(const char *at)
 	return at;
 }
 
-struct output {
+struct redact_output {
 	struct buffer *buffer;
 	const char *text;   /* its beginning */
 	const char *from;   /* not yet written */
@@ -146,7 +147,7 @@ struct output {
 	bool to_end;        /* a value extends to the end of the text */
 };
 
-static void output_put(struct output *output, const char *until, const char *mask)
+static void redact_output_put(struct redact_output *output, const char *until, const char *mask)
 {
 	/* The buffer is as long as the stored value; the caller cuts the rest. */
 	size_t size = (size_t)(until - output->from), room;
@@ -155,17 +156,17 @@ static void output_put(struct output *output, const char *until, const char *mas
 		(void)!buffer_append_text(output->buffer, mask);
 }
 
-static void mask_value(struct output *output, const char *begin, const char *end)
+static void mask_value(struct redact_output *output, const char *begin, const char *end)
 {
 	if (end == begin)
 		return;
-	output_put(output, begin, MASK);
+	redact_output_put(output, begin, MASK);
 	output->from = output->resume = end;
 }
 
 /* Masks the value at `value`, inside of `quote` (0: none). An assigned value is a shell word; a
  * value after a colon is JSON's, or a header's that extends to the closing quote. */
-static void mask_from(struct output *output, const char *value, char quote, char sign)
+static void mask_from(struct redact_output *output, const char *value, char quote, char sign)
 {
 	bool quoted = *value == '"' || *value == '\'',
 	     escaped = value[0] == '\\' && value[1] == '"';
@@ -205,7 +206,8 @@ static bool follows_option(const char *text, const char *end)
 
 /* Is the bare `name` before a colon a name in a header, in YAML or the like? In `cat: secret: No
  * such file` and in paths and file names it is not. */
-static bool colon_names(const struct output *output, const char *name, size_t size, bool blank)
+static bool colon_names(const struct redact_output *output, const char *name, size_t size,
+			bool blank)
 {
 	const char *before = name;
 	if (memchr(name, '.', size))
@@ -220,7 +222,7 @@ static bool colon_names(const struct output *output, const char *name, size_t si
 }
 
 /* The beginning of the name's value, or NULL. */
-static const char *value_of(const struct output *output, const char *name, size_t size,
+static const char *value_of(const struct redact_output *output, const char *name, size_t size,
 			    char *ret_quote, char *ret_sign)
 {
 	const char *end = name + size, *value = end + strspn(end, " \t"),
@@ -251,7 +253,7 @@ static const char *value_of(const struct output *output, const char *name, size_
 
 /* `NAME=value`, `"name": "value"`, `--name value`, `Authorization: Bearer value`, `Bearer value`.
  */
-static void look_at_name(const char *patterns, const char *name, struct output *output)
+static void look_at_name(const char *patterns, const char *name, struct redact_output *output)
 {
 	static const char header[] = "*AUTHORIZATION";
 	size_t size = 0;
@@ -282,7 +284,7 @@ static void look_at_name(const char *patterns, const char *name, struct output *
 }
 
 /* "://user:password@host" and "://token@host". */
-static const char *look_at_url(const char *sign, struct output *output)
+static const char *look_at_url(const char *sign, struct redact_output *output)
 {
 	const char *begin = sign + 3, *end = begin + strcspn(begin, "/ \t\r\n\"'?#<>");
 	const char *at = NULL, *colon = memchr(begin, ':', (size_t)(end - begin));
@@ -294,7 +296,7 @@ static const char *look_at_url(const char *sign, struct output *output)
 	return at;
 }
 
-static const char *look_at_token(const char *text, struct output *output)
+static const char *look_at_token(const char *text, struct redact_output *output)
 {
 	const char *end = text + 4;
 	while (isalnum((unsigned char)*end) || *end == '_' || *end == '-')
@@ -312,7 +314,7 @@ static bool quote_opens(const char *at)
 }
 
 /* Skips a quote or escape, which is not part of a name. Returns where to continue. */
-static const char *look_at_quote(const char *text, const char *at, struct output *output)
+static const char *look_at_quote(const char *text, const char *at, struct redact_output *output)
 {
 	if (*at == '\\' && output->quote != '\'' && at[1] && strchr("\\\"'", at[1]))
 		return at + 2;
@@ -327,7 +329,8 @@ static const char *look_at_quote(const char *text, const char *at, struct output
 static void text_redact(const char *patterns, const char *text, bool to_end,
 			struct buffer *ret_text)
 {
-	struct output output = {.buffer = ret_text, .text = text, .from = text, .to_end = to_end};
+	struct redact_output output = {
+	    .buffer = ret_text, .text = text, .from = text, .to_end = to_end};
 	bool inside = false; /* inside a name that was checked already */
 	/* Text that does not fit the buffer need not be checked. */
 	for (const char *at = text;
@@ -348,7 +351,7 @@ static void text_redact(const char *patterns, const char *text, bool to_end,
 		inside = name_character(*at) && next == at + 1;
 		at = next;
 	}
-	output_put(&output, output.from + strlen(output.from), "");
+	redact_output_put(&output, output.from + strlen(output.from), "");
 }
 
 void activity_redact(const char *patterns, const char *text, struct buffer *ret_text)

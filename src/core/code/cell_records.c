@@ -11,7 +11,7 @@
 
 /* --- round trips --- */
 
-struct settle {
+struct cell_settle {
 	struct guest_echo echo;
 	struct core *core;
 	struct id id;
@@ -21,7 +21,7 @@ struct settle {
 
 static void settle_next_round(void *data)
 {
-	struct settle *settle = data;
+	struct cell_settle *settle = data;
 	struct code_context *context = code_context_by_id(settle->core, &settle->id);
 	struct guest_link *guest = context ? context->sandbox->guest : NULL;
 	if (guest && settle->rounds > 0) {
@@ -37,7 +37,7 @@ static void settle_next_round(void *data)
 
 static void settle_echo_answered(struct guest_echo *echo, bool lost)
 {
-	struct settle *settle = container_of(echo, struct settle, echo);
+	struct cell_settle *settle = container_of(echo, struct cell_settle, echo);
 	if (lost)
 		settle->rounds = 0;
 	/* Not from within the answer's callback: `then` may do anything. */
@@ -49,10 +49,10 @@ static void settle_echo_answered(struct guest_echo *echo, bool lost)
  * question. */
 void code_settle(struct code_context *context, void (*then)(struct code_context *context))
 {
-	struct settle *settle = calloc(1, sizeof(*settle));
+	struct cell_settle *settle = calloc(1, sizeof(*settle));
 	if (!settle)
 		abort();
-	*settle = (struct settle){
+	*settle = (struct cell_settle){
 	    .echo = {.answered = settle_echo_answered},
 	    .core = context->sandbox->core,
 	    .id = context->row.id,

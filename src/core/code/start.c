@@ -416,7 +416,7 @@ const struct exec_watcher code_control_watcher = {
 
 /* --- a language that is not there --- */
 
-struct looking {
+struct language_search {
 	struct core *core;
 	struct id context;
 	struct error error;
@@ -434,7 +434,7 @@ static void created_failed(struct core *core, const struct id *id, const struct 
 static void languages_listed(void *data, struct exec *exec, const struct left_process *left,
 			     size_t count, const struct error *failure)
 {
-	struct looking *looking = data;
+	struct language_search *looking = data;
 	char names[256] = "";
 	uint64_t gap;
 	(void)left;
@@ -465,12 +465,12 @@ static void look_for_languages(struct code_context *context, const struct error 
 	static const struct foreground_callbacks callbacks = {.done = languages_listed};
 	struct exec_spec spec = {
 	    .argv = argv, .argc = 3, .timeout_ms = 5000, .context = &context->row.id};
-	struct looking *looking = calloc(1, sizeof(*looking));
+	struct language_search *looking = calloc(1, sizeof(*looking));
 	struct foreground *foreground;
 	struct error ignored;
 	if (!looking)
 		abort();
-	*looking = (struct looking){context->sandbox->core, context->row.id, *error};
+	*looking = (struct language_search){context->sandbox->core, context->row.id, *error};
 	if (foreground_start(context->sandbox, &spec, NULL, 0, &callbacks, looking, &foreground,
 			     &ignored) < 0) {
 		created_failed(looking->core, &looking->context, error);

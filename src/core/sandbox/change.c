@@ -14,7 +14,7 @@
 #include "core/sandbox/labels.h"
 
 /* A checked change. Its strings are owned until they move into the row. */
-struct prepared {
+struct prepared_change {
 	struct core *core;
 	struct asker asker; /* the caller, recorded when the spawner has answered */
 	struct id id;
@@ -26,7 +26,7 @@ struct prepared {
 	void *data;
 };
 
-static void prepared_free(struct prepared *prepared)
+static void prepared_free(struct prepared_change *prepared)
 {
 	free(prepared->name);
 	free(prepared->metadata);
@@ -35,7 +35,7 @@ static void prepared_free(struct prepared *prepared)
 }
 
 static int prepare_name(struct sandbox *sandbox, const struct sandbox_change *change,
-			struct prepared *prepared, struct error *error)
+			struct prepared_change *prepared, struct error *error)
 {
 	struct sandbox *other;
 	struct error ignored;
@@ -56,7 +56,7 @@ static int prepare_name(struct sandbox *sandbox, const struct sandbox_change *ch
 }
 
 static int prepare_pairs(struct sandbox *sandbox, const struct principal *principal,
-			 const struct sandbox_change *change, struct prepared *prepared,
+			 const struct sandbox_change *change, struct prepared_change *prepared,
 			 struct error *error)
 {
 	const struct sandbox_row *row = &sandbox->row;
@@ -107,7 +107,7 @@ static int prepare_times(const struct config *config, const struct sandbox_chang
 }
 
 /* Exchanges the texts of the row and of `prepared`. */
-static void change_swap_texts(struct sandbox_row *row, struct prepared *prepared)
+static void change_swap_texts(struct sandbox_row *row, struct prepared_change *prepared)
 {
 	const struct sandbox_change *change = &prepared->change;
 	if (change->name_set)
@@ -122,7 +122,7 @@ static void change_swap_texts(struct sandbox_row *row, struct prepared *prepared
 	}
 }
 
-static void change_set_numbers(struct sandbox_row *row, const struct prepared *prepared)
+static void change_set_numbers(struct sandbox_row *row, const struct prepared_change *prepared)
 {
 	const struct sandbox_change *change = &prepared->change;
 	/* While paused no time passes: the deadline counts from the moment of the pause. */
@@ -166,7 +166,8 @@ static void record_change(struct sandbox *sandbox, const struct principal *princ
 }
 
 /* Writes the changed row; it is as before when that fails. */
-static int change_apply(struct sandbox *sandbox, struct prepared *prepared, struct error *error)
+static int change_apply(struct sandbox *sandbox, struct prepared_change *prepared,
+			struct error *error)
 {
 	struct sandbox_row *row = &sandbox->row, before = *row;
 	if (sandbox_check_kept(sandbox, error) < 0)
@@ -201,7 +202,7 @@ static void limits_restored(void *data UNUSED, const struct error *error)
 
 static void limits_set_done(void *data, const struct error *refused)
 {
-	struct prepared *prepared = data;
+	struct prepared_change *prepared = data;
 	struct sandbox *sandbox = sandbox_by_id(prepared->core, &prepared->id);
 	struct error error, ignored;
 	if (!refused && !sandbox) {
@@ -223,15 +224,15 @@ int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
 		   const struct sandbox_change *change, SANDBOX_DONE, struct error *error)
 {
 	struct core *core = sandbox->core;
-	struct prepared *prepared = calloc(1, sizeof(*prepared));
+	struct prepared_change *prepared = calloc(1, sizeof(*prepared));
 	if (!prepared)
 		abort();
-	*prepared = (struct prepared){.core = core,
-				      .asker = asker_from_principal(principal),
-				      .id = sandbox->row.id,
-				      .change = *change,
-				      .done = done,
-				      .data = data};
+	*prepared = (struct prepared_change){.core = core,
+					     .asker = asker_from_principal(principal),
+					     .id = sandbox->row.id,
+					     .change = *change,
+					     .done = done,
+					     .data = data};
 	if (prepare_name(sandbox, change, prepared, error) < 0 ||
 	    prepare_pairs(sandbox, principal, change, prepared, error) < 0 ||
 	    prepare_times(&core->config, change, error) < 0 ||

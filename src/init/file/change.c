@@ -135,7 +135,7 @@ int file_symlink(struct operation *operation, struct failure *failure)
 }
 
 /* One change of attributes, of an entry or of everything below it. */
-struct change {
+struct attribute_change {
 	bool owner; /* else the mode */
 	mode_t mode;
 	uid_t uid;
@@ -154,8 +154,8 @@ static int mode_change(mode_t mode, int directory, const char *name)
 	return S_ISLNK(stat.st_mode) || chmod(path, mode) == 0 ? 0 : -errno;
 }
 
-static int attributes_change_one(const struct change *change, int directory, const char *name,
-				 bool no_follow)
+static int attributes_change_one(const struct attribute_change *change, int directory,
+				 const char *name, bool no_follow)
 {
 	if (!change->owner && no_follow)
 		return mode_change(change->mode, directory, name);
@@ -165,8 +165,9 @@ static int attributes_change_one(const struct change *change, int directory, con
 	return result < 0 ? -errno : 0;
 }
 
-static int attributes_change_below(struct operation *operation, const struct change *change,
-				   int *directory, const char *path, struct failure *failure)
+static int attributes_change_below(struct operation *operation,
+				   const struct attribute_change *change, int *directory,
+				   const char *path, struct failure *failure)
 {
 	struct file_walk walk DONE_WALK = {.directory = -1};
 	int event = file_walk_open(&walk, directory);
@@ -187,7 +188,7 @@ static int attributes_change_below(struct operation *operation, const struct cha
 	return event < 0 ? file_failed(failure, event, path) : 0;
 }
 
-static int change_attributes(struct operation *operation, const struct change *change,
+static int change_attributes(struct operation *operation, const struct attribute_change *change,
 			     const struct file_path *path, struct failure *failure)
 {
 	bool no_follow = operation->request.flags & FILE_NO_FOLLOW;
@@ -217,7 +218,7 @@ int file_chmod(struct operation *operation, struct failure *failure)
 	struct file_path path;
 	if (file_path_of(operation->request.path, &path, failure) < 0)
 		return -1;
-	const struct change change = {.mode = operation->request.mode & 07777};
+	const struct attribute_change change = {.mode = operation->request.mode & 07777};
 	return change_attributes(operation, &change, &path, failure);
 }
 
@@ -226,7 +227,7 @@ int file_chown(struct operation *operation, struct failure *failure)
 	struct file_path path;
 	if (file_path_of(operation->request.path, &path, failure) < 0)
 		return -1;
-	struct change change = {.owner = true};
+	struct attribute_change change = {.owner = true};
 	if (file_owner_parse(operation->request.path2, &change.uid, &change.gid, failure) < 0)
 		return -1;
 	return change_attributes(operation, &change, &path, failure);

@@ -84,7 +84,7 @@ struct command_mark {
 
 /* The first member of the state of a tool that runs a command. */
 struct command_state {
-	struct pending pending;
+	struct pending_operation pending;
 	struct command_fields fields;
 	bool plain_shell; /* the sandbox has no bash */
 	struct output_marks {

@@ -9,15 +9,15 @@
 
 #include "base/text.h"
 
-struct step {
+struct change_step {
 	struct file_request request; /* its texts are the message's, or `owner` */
 	bool may_be_missing;
 	char owner[OPENSANDBOX_OWNER_SIZE];
 };
 
 struct steps {
-	struct pending pending;
-	struct step *steps;
+	struct pending_operation pending;
+	struct change_step *steps;
 	size_t count, at, room;
 	const char *status; /* the answer when all are done */
 };
@@ -115,7 +115,7 @@ static void step_done(void *data, const struct error *error)
 	struct mcp_request *request = data;
 	struct steps *steps = request->state;
 	if (pending_over(request)) {
-		const struct step *step = &steps->steps[steps->at];
+		const struct change_step *step = &steps->steps[steps->at];
 		bool missing = error && error->kind == ERROR_FILE_NOT_FOUND && step->may_be_missing;
 		if (error && !missing) {
 			struct error told = *error;
@@ -157,7 +157,8 @@ static struct steps *steps_new(struct mcp_request *request, const char *status)
 }
 
 /* Valid until the next one is made. */
-static struct step *step_new(struct steps *steps, enum file_operation operation, const char *path)
+static struct change_step *step_new(struct steps *steps, enum file_operation operation,
+				    const char *path)
 {
 	if (steps->count == steps->room) {
 		steps->room = MAX(steps->room * 2, (size_t)8);
@@ -165,8 +166,8 @@ static struct step *step_new(struct steps *steps, enum file_operation operation,
 		if (!steps->steps)
 			abort();
 	}
-	struct step *step = &steps->steps[steps->count++];
-	*step = (struct step){
+	struct change_step *step = &steps->steps[steps->count++];
+	*step = (struct change_step){
 	    .request = {.operation = (uint8_t)operation, .path = bytes_from_text(path)}};
 	return step;
 }
@@ -205,7 +206,7 @@ static void remove_paths(struct mcp_request *request, const json_t *arguments, u
 	}
 	json_array_foreach(paths, index, path)
 	{
-		struct step *step = step_new(steps, FILE_REMOVE, json_string_value(path));
+		struct change_step *step = step_new(steps, FILE_REMOVE, json_string_value(path));
 		step->request.flags = flags;
 		step->may_be_missing = true;
 	}
@@ -273,7 +274,7 @@ static int read_directory(struct steps *steps, const json_t *entry, const char *
 	if (dialect_entry(entry, where, fields, ARRAY_SIZE(fields), error) < 0 ||
 	    opensandbox_mode(digits, &mode, error) < 0)
 		return -1;
-	struct step *step = step_new(steps, FILE_MKDIR, path);
+	struct change_step *step = step_new(steps, FILE_MKDIR, path);
 	step->request.flags = FILE_PARENTS;
 	step->request.mode = mode;
 	if (!owner && !group)
@@ -305,7 +306,7 @@ static int read_move(struct steps *steps, const json_t *entry, const char *where
 	if (!source || !destination)
 		return error_set(error, ERROR_INVALID, "%s: field `%s` is missing", where,
 				 source ? "destination" : "source");
-	struct step *step = step_new(steps, FILE_RENAME, source);
+	struct change_step *step = step_new(steps, FILE_RENAME, source);
 	step->request.path2 = bytes_from_text(destination);
 	step->request.flags = FILE_PARENTS | FILE_NO_REPLACE;
 	return 0;

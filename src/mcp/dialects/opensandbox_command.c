@@ -43,14 +43,14 @@ static size_t count_lines(const char *text, size_t size)
 	return count;
 }
 
-struct lines {
+struct log_lines {
 	struct json_writer *writer;
 	const struct command_state *state;
 	const struct exec *exec;
 	enum exec_stream stream;
 };
 
-static void put_message(const struct lines *lines, const char *text, size_t size, int64_t wall)
+static void put_message(const struct log_lines *lines, const char *text, size_t size, int64_t wall)
 {
 	put_object(lines->writer, NULL);
 	/* An empty line is sent as its line end, as OpenSandbox's server does. */
@@ -61,7 +61,7 @@ static void put_message(const struct lines *lines, const char *text, size_t size
 }
 
 /* Writes lines [from, to) of a text that begins at that offset of the stream. */
-static void put_lines(const struct lines *lines, const char *text, size_t size, uint64_t offset,
+static void put_lines(const struct log_lines *lines, const char *text, size_t size, uint64_t offset,
 		      size_t from, size_t to)
 {
 	size_t length;
@@ -75,7 +75,7 @@ static void put_lines(const struct lines *lines, const char *text, size_t size, 
 	}
 }
 
-static void put_left_out(const struct lines *lines, uint64_t bytes, size_t count)
+static void put_left_out(const struct log_lines *lines, uint64_t bytes, size_t count)
 {
 	char text[200];
 	int64_t wall = lines->exec->row.ended_wall ? lines->exec->row.ended_wall : clock_wall();
@@ -93,7 +93,7 @@ static void put_left_out(const struct lines *lines, uint64_t bytes, size_t count
 	put_message(lines, text, (size_t)size, wall);
 }
 
-static void put_cut(const struct lines *lines, const struct output_cut *cut)
+static void put_cut(const struct log_lines *lines, const struct output_cut *cut)
 {
 	const struct buffer *head = &cut->head, *tail = &cut->tail;
 	size_t in_head = count_lines(head->data, head->size);
@@ -118,7 +118,7 @@ static void put_stream(struct json_writer *writer, const char *key,
 		       const struct command_state *state, struct exec *exec,
 		       enum exec_stream stream)
 {
-	struct lines lines = {writer, state, exec, stream};
+	struct log_lines lines = {writer, state, exec, stream};
 	struct output_cut cut;
 	struct error error;
 	put_array(writer, key);
@@ -227,7 +227,7 @@ void opensandbox_run(struct mcp_request *request, const json_t *arguments)
 /* --- command_interrupt --- */
 
 struct interrupt {
-	struct pending pending;
+	struct pending_operation pending;
 	const char *execution;
 	bool forced;
 };

@@ -14,8 +14,8 @@
 #define ENTRYPOINT_MAX 64
 #define OWN_METADATA 2 /* image and entrypoint */
 
-struct create {
-	struct pending pending;
+struct opensandbox_create_state {
+	struct pending_operation pending;
 	struct sandbox_spec spec;
 	struct pair environment[EXEC_ENV_MAX];
 	struct pair metadata[SANDBOX_METADATA_MAX + OWN_METADATA];
@@ -27,7 +27,7 @@ struct create {
 
 static void create_free(void *state)
 {
-	struct create *create = state;
+	struct opensandbox_create_state *create = state;
 	free(create->entrypoint_text);
 	free(create);
 }
@@ -66,7 +66,8 @@ static int take_pairs(const char *name, const json_t *object, struct pair *pairs
 	return 0;
 }
 
-static int take_entrypoint(struct create *create, const json_t *words, struct error *error)
+static int take_entrypoint(struct opensandbox_create_state *create, const json_t *words,
+			   struct error *error)
 {
 	static const char *const keep_alive[] = {"tail", "-f", "/dev/null"};
 	size_t index, same = 0;
@@ -109,7 +110,7 @@ static int check_unsupported(const struct create_arguments *given, struct error 
 	return 0;
 }
 
-static int create_take_fields(struct mcp_request *request, struct create *create,
+static int create_take_fields(struct mcp_request *request, struct opensandbox_create_state *create,
 			      const struct create_arguments *given, struct error *error)
 {
 	struct sandbox_spec *spec = &create->spec;
@@ -167,7 +168,7 @@ static void create_reply(struct mcp_request *request)
 
 static void entrypoint_cancelled(struct mcp_request *request)
 {
-	struct create *create = request->state;
+	struct opensandbox_create_state *create = request->state;
 	foreground_abandon(TAKE_PTR(create->pending.foreground), true);
 	sandbox_remove_again(request, "the client that created it went away first");
 	mcp_release(request);
@@ -206,7 +207,7 @@ static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct foreground_callbacks callbacks = {.changed = entrypoint_changed,
 							      .done = entrypoint_done};
-	struct create *create = request->state;
+	struct opensandbox_create_state *create = request->state;
 	struct exec_spec spec = {.argv = create->entrypoint,
 				 .argc = create->entrypoint_count,
 				 .principal = &request->principal};
@@ -222,7 +223,7 @@ static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
 static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct create *create = request->state;
+	struct opensandbox_create_state *create = request->state;
 	if (sandbox)
 		request->sandbox = sandbox->row.id;
 	if (!pending_over(request)) {
@@ -251,7 +252,8 @@ void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 	uint32_t longest = request->core->config.timeout_seconds_max;
 	struct create_arguments given = {.timeout = MIN(TIMEOUT_DEFAULT, longest),
 					 .ready_timeout = 30};
-	struct create *create = pending_state(request, sizeof(*create), create_free);
+	struct opensandbox_create_state *create =
+	    pending_state(request, sizeof(*create), create_free);
 	struct error error;
 	const struct field_to fields[] = {
 	    {"image", FIELD_TEXT, &given.image, true, 1, 255},

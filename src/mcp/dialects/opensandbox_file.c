@@ -20,7 +20,7 @@
 /* --- file_read --- */
 
 struct read {
-	struct pending pending;
+	struct pending_operation pending;
 	const char *path;
 	enum text_encoding encoding;
 	struct byte_range range;
@@ -165,8 +165,8 @@ void opensandbox_read(struct mcp_request *request, const json_t *arguments)
 
 /* --- file_write --- */
 
-struct write {
-	struct pending pending;
+struct opensandbox_write_state {
+	struct pending_operation pending;
 	const char *path, *content;
 	struct buffer bytes;
 	uint32_t mode;
@@ -175,7 +175,7 @@ struct write {
 
 static void write_free(void *state)
 {
-	struct write *write = state;
+	struct opensandbox_write_state *write = state;
 	buffer_done(&write->bytes);
 	free(write);
 }
@@ -194,7 +194,7 @@ static void owner_given(void *data, const struct error *error)
 
 static void give_owner(struct mcp_request *request)
 {
-	struct write *write = request->state;
+	struct opensandbox_write_state *write = request->state;
 	struct sandbox *sandbox = target_again(request);
 	struct error error;
 	if (!sandbox)
@@ -213,7 +213,7 @@ static void give_owner(struct mcp_request *request)
 static void file_written(void *data, uint64_t written, bool created, const struct error *error)
 {
 	struct mcp_request *request = data;
-	const struct write *write = request->state;
+	const struct opensandbox_write_state *write = request->state;
 	(void)written, (void)created;
 	if (pending_over(request)) {
 		if (error)
@@ -228,7 +228,7 @@ static void file_written(void *data, uint64_t written, bool created, const struc
 
 static void write_file(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct write *write = request->state;
+	struct opensandbox_write_state *write = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = write->path};
 	struct error error;
 	pending_begin(request);
@@ -244,7 +244,7 @@ void opensandbox_write(struct mcp_request *request, const json_t *arguments)
 	uint64_t digits = 755;
 	enum text_encoding encoding;
 	struct error error;
-	struct write *write = pending_state(request, sizeof(*write), write_free);
+	struct opensandbox_write_state *write = pending_state(request, sizeof(*write), write_free);
 	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    FIELD_PATH(&write->path),
@@ -271,8 +271,8 @@ void opensandbox_write(struct mcp_request *request, const json_t *arguments)
 
 /* --- file_search --- */
 
-struct search {
-	struct pending pending;
+struct opensandbox_search_state {
+	struct pending_operation pending;
 	const char *path, *pattern;
 	struct buffer paths; /* "a\0b\0": the matches */
 	size_t at;           /* position of the current one */
@@ -282,7 +282,7 @@ struct search {
 
 static void search_free(void *state)
 {
-	struct search *search = state;
+	struct opensandbox_search_state *search = state;
 	buffer_done(&search->paths);
 	buffer_done(&search->json);
 	free(search);
@@ -304,7 +304,7 @@ static void put_owner(struct json_writer *writer, const char *key, uint32_t id)
 static bool entry_seen(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	struct json_writer *writer = &search->writer;
 	uint32_t mode = entry->mode & 07777;
 	int64_t modified = entry->mtime_ns != 0 ? entry->mtime_ns : 1;
@@ -329,7 +329,7 @@ static void look_at_next(struct mcp_request *request);
 static void entry_looked(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	(void)total, (void)cut;
 	if (pending_over(request)) {
 		/* A file that was removed meanwhile is not a match. */
@@ -346,7 +346,7 @@ static void entry_looked(void *data, uint64_t total, bool cut, const struct erro
 static void look_at_next(struct mcp_request *request)
 {
 	static const struct file_records records = {.entry = entry_seen, .done = entry_looked};
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	struct error error;
 	if (search->at >= search->paths.size) {
 		put_array_end(&search->writer);
@@ -366,7 +366,7 @@ static void look_at_next(struct mcp_request *request)
 static bool path_found(void *data, const struct file_match *match)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	return buffer_append(&search->paths, match->path, match->path_size) == 0 &&
 	       buffer_append(&search->paths, "", 1) == 0;
 }
@@ -392,7 +392,7 @@ static void paths_found(void *data, uint64_t total, bool cut, const struct error
 static void search_files(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.match = path_found, .done = paths_found};
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = search->path};
 	char pattern[GUEST_PATH_MAX];
 	struct error error;
@@ -419,7 +419,8 @@ void opensandbox_search(struct mcp_request *request, const json_t *arguments)
 {
 	const char *id = NULL;
 	bool connect;
-	struct search *search = pending_state(request, sizeof(*search), search_free);
+	struct opensandbox_search_state *search =
+	    pending_state(request, sizeof(*search), search_free);
 	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    FIELD_PATH(&search->path),
@@ -438,7 +439,7 @@ struct replacement {
 };
 
 struct replace {
-	struct pending pending;
+	struct pending_operation pending;
 	struct replacement *entries;
 	size_t count, at;
 	struct buffer json;

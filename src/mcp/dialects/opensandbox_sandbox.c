@@ -44,7 +44,7 @@ void opensandbox_connect(struct mcp_request *request, const json_t *arguments)
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	pending_state(request, sizeof(struct pending), NULL);
+	pending_state(request, sizeof(struct pending_operation), NULL);
 	pending_deadline(request, timeout,
 			 "the sandbox was not ready within `connect_timeout_seconds`");
 	target_ready(request, named.id, TARGET_NAMED | (skip ? TARGET_ASLEEP : 0), reply_connected);
@@ -83,7 +83,7 @@ static void sandbox_killed(void *data, const struct error *error)
 static void kill_sandbox(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct error error;
-	pending_state(request, sizeof(struct pending), NULL);
+	pending_state(request, sizeof(struct pending_operation), NULL);
 	pending_begin(request);
 	if (sandbox_delete(sandbox, &request->principal, END_REASON_USER, NULL, sandbox_killed,
 			   request, &error) < 0)
@@ -101,7 +101,7 @@ void opensandbox_kill(struct mcp_request *request, const json_t *arguments)
 /* --- renew --- */
 
 struct renew {
-	struct pending pending;
+	struct pending_operation pending;
 	double seconds;
 };
 
@@ -195,7 +195,7 @@ static void metrics_act(struct mcp_request *request, struct sandbox *sandbox)
 		reply_metrics(request, sandbox);
 		return;
 	}
-	pending_state(request, sizeof(struct pending), NULL);
+	pending_state(request, sizeof(struct pending_operation), NULL);
 	pending_begin(request);
 	if (sandbox_refresh_counters(sandbox, counters_refreshed, request, &error) < 0)
 		pending_refused(request, &error);
@@ -247,7 +247,7 @@ static void check_health(struct mcp_request *request, struct sandbox *sandbox)
 		reply_health(request, false);
 		return;
 	}
-	struct pending *pending = pending_state(request, sizeof(*pending), NULL);
+	struct pending_operation *pending = pending_state(request, sizeof(*pending), NULL);
 	pending_begin(request);
 	if (file_stat(sandbox, &root, true, &records, request, &pending->task, &error) < 0) {
 		request->on_cancel = NULL;
@@ -267,7 +267,7 @@ void opensandbox_healthcheck(struct mcp_request *request, const json_t *argument
 /* --- endpoint --- */
 
 struct endpoint {
-	struct pending pending;
+	struct pending_operation pending;
 	uint64_t port;
 };
 

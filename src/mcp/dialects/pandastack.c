@@ -135,7 +135,7 @@ static void shell_call(struct mcp_request *request, const json_t *arguments)
 /* --- files --- */
 
 struct file {
-	struct pending pending;
+	struct pending_operation pending;
 	const char *path, *content;
 	struct buffer json;
 	struct json_writer writer;

@@ -103,17 +103,17 @@ static void list_tokens(struct mcp_request *request, const json_t *arguments)
 	buffer_done(&list.text);
 }
 
-struct revoked {
+struct revoke_token_arguments {
 	const char *token;
 };
 static const struct field revoke_token_fields[] = {
-    {"token_id", FIELD_TEXT_AT(struct revoked, token), FIELD_REQUIRED, 1, 128},
+    {"token_id", FIELD_TEXT_AT(struct revoke_token_arguments, token), FIELD_REQUIRED, 1, 128},
     {0},
 };
 
 static void revoke_token(struct mcp_request *request, const json_t *arguments)
 {
-	struct revoked given = {0};
+	struct revoke_token_arguments given = {0};
 	struct id id;
 	struct error error;
 	if (!tool_arguments(request, arguments, &given))

@@ -14,7 +14,7 @@
 
 /* --- one that is not found --- */
 
-struct listing {
+struct job_listing {
 	struct buffer *to;
 	size_t count;
 	struct id first;
@@ -22,7 +22,7 @@ struct listing {
 
 static bool job_list_add(void *data, const struct exec_row *row)
 {
-	struct listing *listing = data;
+	struct job_listing *listing = data;
 	const char *command = row->command ? row->command : "", shell[] = "/bin/sh -c ";
 	if (text_starts(command, shell))
 		command += sizeof(shell) - 1;
@@ -42,7 +42,7 @@ static bool job_list_add(void *data, const struct exec_row *row)
 static struct id list_jobs(struct mcp_request *request, struct buffer *to)
 {
 	struct sandbox *sandboxes[SANDBOX_COUNT_PER_STATE_MAX], *sandbox = NULL;
-	struct listing listing = {.to = to};
+	struct job_listing listing = {.to = to};
 	struct error error;
 	size_t count = 0;
 	while (count < SANDBOX_COUNT_PER_STATE_MAX &&

@@ -157,7 +157,7 @@ static void start_job(struct mcp_request *request, const json_t *arguments)
 
 /* --- stop_job --- */
 
-struct stopping {
+struct stop_job_state {
 	struct mcp_request *request;
 	const char *job_id, *sandbox_id, *signal_name;
 	int signal; /* 0: none was named: the job is asked to end, and then killed */
@@ -166,7 +166,7 @@ struct stopping {
 	struct exec_wait *wait;
 };
 
-static void stop_leave(struct stopping *stopping)
+static void stop_leave(struct stop_job_state *stopping)
 {
 	stopping->request->on_cancel = NULL;
 	mcp_release(stopping->request);
@@ -175,17 +175,17 @@ static void stop_leave(struct stopping *stopping)
 /* The signals stay sent. */
 static void stop_cancelled(struct mcp_request *request)
 {
-	struct stopping *stopping = request->state;
+	struct stop_job_state *stopping = request->state;
 	if (stopping->wait)
 		exec_wait_cancel(TAKE_PTR(stopping->wait));
 	stop_leave(stopping);
 }
 
-static void stop_step(struct stopping *stopping, struct exec *exec);
+static void stop_step(struct stop_job_state *stopping, struct exec *exec);
 
 static void stop_woke(void *data, struct exec *exec, const struct error *error)
 {
-	struct stopping *stopping = data;
+	struct stop_job_state *stopping = data;
 	stopping->wait = NULL;
 	if (!stopping->request->open) {
 		stop_leave(stopping);
@@ -197,7 +197,7 @@ static void stop_woke(void *data, struct exec *exec, const struct error *error)
 	}
 }
 
-static void stop_wait(struct stopping *stopping, struct exec *exec, int64_t milliseconds)
+static void stop_wait(struct stop_job_state *stopping, struct exec *exec, int64_t milliseconds)
 {
 	struct error error;
 	if (exec_wait_end(exec, (uint32_t)MAX(milliseconds, 1), stop_woke, stopping,
@@ -207,7 +207,7 @@ static void stop_wait(struct stopping *stopping, struct exec *exec, int64_t mill
 	}
 }
 
-static void stop_step(struct stopping *stopping, struct exec *exec)
+static void stop_step(struct stop_job_state *stopping, struct exec *exec)
 {
 	struct job job = job_of(exec);
 	int64_t left = (stopping->deadline - clock_monotonic()) / NSEC_PER_MSEC;
@@ -227,7 +227,7 @@ static void stop_step(struct stopping *stopping, struct exec *exec)
 }
 
 /* The job has ended, but its left-over processes have not. */
-static void stop_rest(struct stopping *stopping, struct exec *exec)
+static void stop_rest(struct stop_job_state *stopping, struct exec *exec)
 {
 	struct error error;
 	int signal = stopping->signal ? stopping->signal : SIGKILL;
@@ -247,7 +247,7 @@ static void stop_rest(struct stopping *stopping, struct exec *exec)
 
 static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct stopping *stopping = request->state;
+	struct stop_job_state *stopping = request->state;
 	struct exec *exec;
 	struct error error;
 	int64_t wait = stopping->signal ? STOP_NAMED_MS : STOP_GRACE_MS;
@@ -281,7 +281,7 @@ static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
 
 static void stop_found(struct mcp_request *request, struct exec *exec)
 {
-	struct stopping *stopping = request->state;
+	struct stop_job_state *stopping = request->state;
 	if (exec_ended(exec) && exec->row.left_running == 0)
 		stop_rest(stopping, exec);
 	else
@@ -289,15 +289,16 @@ static void stop_found(struct mcp_request *request, struct exec *exec)
 }
 
 static const struct field stop_job_fields[] = {
-    {"job_id", FIELD_TEXT_AT(struct stopping, job_id), FIELD_REQUIRED, 1},
-    {"sandbox_id", FIELD_TEXT_AT(struct stopping, sandbox_id)},
-    {"signal", FIELD_TEXT_AT(struct stopping, signal_name), .mcp = "Such as INT, HUP or KILL."},
+    {"job_id", FIELD_TEXT_AT(struct stop_job_state, job_id), FIELD_REQUIRED, 1},
+    {"sandbox_id", FIELD_TEXT_AT(struct stop_job_state, sandbox_id)},
+    {"signal", FIELD_TEXT_AT(struct stop_job_state, signal_name),
+     .mcp = "Such as INT, HUP or KILL."},
     {0},
 };
 
 static void stop_job(struct mcp_request *request, const json_t *arguments)
 {
-	struct stopping *stopping = calloc(1, sizeof(*stopping));
+	struct stop_job_state *stopping = calloc(1, sizeof(*stopping));
 	if (!stopping)
 		abort();
 	stopping->request = request;

@@ -18,7 +18,7 @@
 #define SCAN_MAX (256 * MIB)
 #define SCAN_MAX_TEXT "256 MiB"
 
-struct reading {
+struct read_file_state {
 	struct file_tool tool;
 	uint64_t offset, limit, line, lines;
 	bool offset_set, line_set, lines_set, limit_set;
@@ -39,7 +39,7 @@ static uint64_t count_lines(const char *data, size_t size)
 /* A URL for people to fetch the file; without a TCP listener, the command for it. */
 static bool file_url_sign(struct mcp_request *request, struct buffer *to)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct signed_url url = {.sandbox = request->sandbox,
 				 .path = reading->tool.path,
 				 .user = "",
@@ -75,7 +75,7 @@ static bool file_url_sign(struct mcp_request *request, struct buffer *to)
 static void reply_binary(struct mcp_request *request, const struct file_content *content,
 			 const char *type)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
 	struct buffer link DONE_BUFFER = BUFFER(2 * SIGNED_TEXT_MAX);
 	bool linked = file_url_sign(request, &link);
@@ -95,7 +95,8 @@ static void reply_binary(struct mcp_request *request, const struct file_content 
 }
 
 /* The end of the shown text: at a line's end, or at least at a character's end. */
-static size_t shown_text_end(const struct reading *reading, const struct file_content *content)
+static size_t shown_text_end(const struct read_file_state *reading,
+			     const struct file_content *content)
 {
 	size_t size = content->size, lines = 0;
 	if (reading->lines_set) {
@@ -114,7 +115,7 @@ static size_t shown_text_end(const struct reading *reading, const struct file_co
 static void say_rest(struct mcp_request *request, const struct file_content *content, size_t begin,
 		     size_t end, struct buffer *note)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	char extra[96], lines[48] = "", limit[48] = "";
 	struct buffer where DONE_BUFFER = BUFFER(KIB);
 	uint64_t first = reading->lines_seen + 1;
@@ -167,7 +168,7 @@ static void show_strange(struct mcp_request *request, const char *data, size_t s
 
 static void reply_text(struct mcp_request *request, const struct file_content *content)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct buffer note DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	bool image;
 	/* A piece may begin inside a character. */
@@ -201,7 +202,7 @@ static void reply_text(struct mcp_request *request, const struct file_content *c
 static void reply_image(struct mcp_request *request, const struct file_content *content,
 			const char *type)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
 	file_tool_path(&path, reading->tool.path);
 	content_begin(request);
@@ -216,7 +217,7 @@ static void reply_image(struct mcp_request *request, const struct file_content *
 
 static void read_file_fail(struct mcp_request *request, const struct error *error)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct buffer call DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	if (error->kind != ERROR_FILE_WRONG_TYPE) {
 		file_tool_fail(request, reading->tool.path, error);
@@ -238,7 +239,7 @@ static void read_piece(struct mcp_request *request, uint64_t offset, uint64_t ma
 		       void (*done)(void *data, const struct file_content *content,
 				    const struct error *error))
 {
-	struct reading *reading = request->state;
+	struct read_file_state *reading = request->state;
 	struct file_place place = {.principal = &request->principal, .path = reading->tool.path};
 	struct error error;
 	struct sandbox *sandbox = target_again(request);
@@ -270,7 +271,7 @@ static void image_read(void *data, const struct file_content *content, const str
 static void text_read(void *data, const struct file_content *content, const struct error *error)
 {
 	struct mcp_request *request = data;
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	bool image = false;
 	if (!pending_back(request))
 		return;
@@ -289,7 +290,7 @@ static void text_read(void *data, const struct file_content *content, const stru
 }
 
 /* Finds the beginning of the wanted line in this piece; false: it is further on. */
-static bool find_line(struct reading *reading, const struct file_content *content)
+static bool find_line(struct read_file_state *reading, const struct file_content *content)
 {
 	const char *at = content->data, *end = content->data + content->size;
 	while (reading->lines_seen + 1 < reading->line) {
@@ -306,7 +307,7 @@ static bool find_line(struct reading *reading, const struct file_content *conten
 static void lines_scanned(void *data, const struct file_content *content, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct reading *reading = request->state;
+	struct read_file_state *reading = request->state;
 	if (!pending_back(request))
 		return;
 	if (error) {
@@ -332,7 +333,7 @@ static void lines_scanned(void *data, const struct file_content *content, const 
 
 static void read_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	(void)sandbox;
 	if (reading->line_set && reading->line > 1)
 		read_piece(request, 0, SCAN_PIECE, lines_scanned);
@@ -342,14 +343,15 @@ static void read_file_act(struct mcp_request *request, struct sandbox *sandbox)
 
 const struct field read_file_fields[] = {
     FILE_TOOL_PATH,
-    {"line", FIELD_UINT_AT(struct reading, line), .min = 1, .max = INT64_MAX,
-     .given = FIELD_GIVEN(struct reading, line_set), .mcp = "first line, from 1"},
-    {"lines", FIELD_UINT_AT(struct reading, lines), .min = 1, .max = INT64_MAX,
-     .given = FIELD_GIVEN(struct reading, lines_set)},
-    {"offset", FIELD_UINT_AT(struct reading, offset), .max = INT64_MAX,
-     .given = FIELD_GIVEN(struct reading, offset_set), .mcp = "first byte, instead of line"},
-    {"limit", FIELD_UINT_AT(struct reading, limit), .min = 1, .max = LIMIT_MAX,
-     .given = FIELD_GIVEN(struct reading, limit_set), .fallback = FILE_TOOL_TEXT_MAX,
+    {"line", FIELD_UINT_AT(struct read_file_state, line), .min = 1, .max = INT64_MAX,
+     .given = FIELD_GIVEN(struct read_file_state, line_set), .mcp = "first line, from 1"},
+    {"lines", FIELD_UINT_AT(struct read_file_state, lines), .min = 1, .max = INT64_MAX,
+     .given = FIELD_GIVEN(struct read_file_state, lines_set)},
+    {"offset", FIELD_UINT_AT(struct read_file_state, offset), .max = INT64_MAX,
+     .given = FIELD_GIVEN(struct read_file_state, offset_set),
+     .mcp = "first byte, instead of line"},
+    {"limit", FIELD_UINT_AT(struct read_file_state, limit), .min = 1, .max = LIMIT_MAX,
+     .given = FIELD_GIVEN(struct read_file_state, limit_set), .fallback = FILE_TOOL_TEXT_MAX,
      .mcp = "bytes"},
     FILE_TOOL_SANDBOX_TOLD,
     {0},
@@ -357,7 +359,7 @@ const struct field read_file_fields[] = {
 
 void read_file_tool(struct mcp_request *request, const json_t *arguments)
 {
-	struct reading *reading = pending_state(request, sizeof(*reading), NULL);
+	struct read_file_state *reading = pending_state(request, sizeof(*reading), NULL);
 	if (!tool_arguments(request, arguments, reading))
 		return;
 	if (reading->line_set && reading->offset_set) {

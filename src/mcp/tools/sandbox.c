@@ -22,20 +22,21 @@
 
 /* --- create_sandbox --- */
 
-struct create {
+struct create_sandbox_state {
 	struct sandbox_fields fields;
 	struct ephemeral_labels labels;
 };
 
 static void create_free(void *state)
 {
-	struct create *create = state;
+	struct create_sandbox_state *create = state;
 	sandbox_fields_done(&create->fields);
 	free(create);
 }
 
 /* The fields were read; checks their values. */
-static int create_check(struct mcp_request *request, struct create *create, struct error *error)
+static int create_check(struct mcp_request *request, struct create_sandbox_state *create,
+			struct error *error)
 {
 	struct sandbox_spec *spec = &create->fields.spec;
 	if (sandbox_fields_check(&create->fields, FIELDS_MCP, &request->core->config, error) < 0)
@@ -79,7 +80,7 @@ static void describe_end(const struct mcp_request *request, const struct sandbox
 
 static void reply_created(struct mcp_request *request, const struct sandbox *sandbox)
 {
-	const char *region = ((const struct create *)request->state)->fields.region;
+	const char *region = ((const struct create_sandbox_state *)request->state)->fields.region;
 	const struct sandbox_row *row = &sandbox->row;
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	(void)!buffer_printf(&text, "sandbox_id: %s\n", row->id.text);
@@ -143,7 +144,7 @@ static void create_cancelled(struct mcp_request *request)
 static void create_sandbox(struct mcp_request *request, const json_t *arguments)
 {
 	struct error error;
-	struct create *create = calloc(1, sizeof(*create));
+	struct create_sandbox_state *create = calloc(1, sizeof(*create));
 	if (!create)
 		abort();
 	request->state = create;
@@ -174,18 +175,18 @@ static bool ended_sandbox_list(void *data, const struct sandbox_row *row)
 	return true;
 }
 
-struct listed {
+struct list_sandboxes_arguments {
 	bool ended;
 };
 static const struct field list_sandboxes_fields[] = {
-    {"ended", FIELD_BOOL_AT(struct listed, ended),
+    {"ended", FIELD_BOOL_AT(struct list_sandboxes_arguments, ended),
      .mcp = "also those that ended, with when and why"},
     {0},
 };
 
 static void list_sandboxes(struct mcp_request *request, const json_t *arguments)
 {
-	struct listed given = {0};
+	struct list_sandboxes_arguments given = {0};
 	struct error error;
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	if (!tool_arguments(request, arguments, &given))

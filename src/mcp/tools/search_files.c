@@ -14,7 +14,7 @@
 #define LINE_SHOWN 400
 #define GLOB_MAX 1024
 
-struct search {
+struct search_files_state {
 	struct file_tool tool;
 	const char *pattern, *glob;
 	bool ignore_case;
@@ -26,7 +26,7 @@ struct search {
 
 static void search_free(void *state)
 {
-	struct search *search = state;
+	struct search_files_state *search = state;
 	alarm_stop(&search->alarm);
 	buffer_done(&search->text);
 	free(search);
@@ -35,7 +35,7 @@ static void search_free(void *state)
 static bool match_found(void *data, const struct file_match *match)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	struct buffer line DONE_BUFFER = BUFFER(4 * GUEST_PATH_MAX + KIB);
 	/* The path begins as it was requested, so that other tools accept it unchanged. */
 	output_name(&line, match->path, strlen(match->path));
@@ -54,7 +54,7 @@ static bool match_found(void *data, const struct file_match *match)
 }
 
 /* By default only files that a project's author has written are searched. */
-static bool skips_generated(const struct search *search)
+static bool skips_generated(const struct search_files_state *search)
 {
 	static const char *const names[] = {".git", "node_modules"};
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
@@ -66,7 +66,7 @@ static bool skips_generated(const struct search *search)
 
 static void search_files_reply(struct mcp_request *request, bool cut)
 {
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	const char *what = search->pattern ? "lines" : "names";
 	struct buffer note DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	if (search->stopped) {
@@ -100,7 +100,7 @@ static void search_files_reply(struct mcp_request *request, bool cut)
 static void search_files_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	(void)total;
 	alarm_stop(&search->alarm);
 	if (!pending_back(request))
@@ -116,7 +116,7 @@ static void search_files_done(void *data, uint64_t total, bool cut, const struct
 static void search_files_overdue(void *data)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	alarm_stop(&search->alarm);
 	if (!search->tool.pending.task)
 		return;
@@ -132,7 +132,7 @@ static void search_files_act(struct mcp_request *request, struct sandbox *sandbo
 {
 	static const struct file_records records = {.match = match_found,
 						    .done = search_files_done};
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	struct file_place place = {.principal = &request->principal, .path = search->tool.path};
 	struct grep_query query = {.pattern = search->pattern,
 				   .glob = search->glob,
@@ -169,11 +169,12 @@ static void search_files_act(struct mcp_request *request, struct sandbox *sandbo
 }
 
 const struct field search_files_fields[] = {
-    {"pattern", FIELD_TEXT_AT(struct search, pattern), .max = 4096},
-    {"glob", FIELD_TEXT_AT(struct search, glob), .max = GLOB_MAX, .mcp = "like **/*.py"},
+    {"pattern", FIELD_TEXT_AT(struct search_files_state, pattern), .max = 4096},
+    {"glob", FIELD_TEXT_AT(struct search_files_state, glob), .max = GLOB_MAX,
+     .mcp = "like **/*.py"},
     FILE_TOOL_DIRECTORY,
-    {"ignore_case", FIELD_BOOL_AT(struct search, ignore_case)},
-    {"limit", FIELD_UINT_AT(struct search, limit), .min = 1, .max = FOUND_MAX,
+    {"ignore_case", FIELD_BOOL_AT(struct search_files_state, ignore_case)},
+    {"limit", FIELD_UINT_AT(struct search_files_state, limit), .min = 1, .max = FOUND_MAX,
      .fallback = FOUND_DEFAULT},
     FILE_TOOL_SANDBOX,
     {0},
@@ -181,7 +182,7 @@ const struct field search_files_fields[] = {
 
 void search_files_tool(struct mcp_request *request, const json_t *arguments)
 {
-	struct search *search = pending_state(request, sizeof(*search), search_free);
+	struct search_files_state *search = pending_state(request, sizeof(*search), search_free);
 	search->tool.path = FILE_TOOL_WORKSPACE;
 	search->text = BUFFER(FILE_TOOL_TEXT_MAX);
 	if (!tool_arguments(request, arguments, search))
