@@ -71,7 +71,8 @@ void counters_begin(struct sandbox *sandbox)
 	meter_booted(sandbox);
 }
 
-static double percent_between(uint64_t cpu_before, uint64_t cpu, int64_t before, int64_t now)
+static double samples_percent_between(uint64_t cpu_before, uint64_t cpu, int64_t before,
+				      int64_t now)
 {
 	if (now <= before || cpu < cpu_before)
 		return -1;
@@ -86,8 +87,8 @@ static void sample_keep(struct sandbox *sandbox, struct samples *samples, int64_
 	struct sample *sample = &samples->ring[samples->next];
 	double percent = -1;
 	if (last && last->counters.known[KNOWN_CPU] && sandbox->counters.known[KNOWN_CPU])
-		percent = percent_between(last->counters.cpu_ns, sandbox->counters.cpu_ns,
-					  last->boot, now);
+		percent = samples_percent_between(last->counters.cpu_ns, sandbox->counters.cpu_ns,
+						  last->boot, now);
 	*sample = (struct sample){.wall = samples->seen_wall,
 				  .boot = now,
 				  .counters = sandbox->counters,
@@ -132,8 +133,8 @@ void counters_take(struct sandbox *sandbox, const struct spawn_counters *counter
 	if (!samples->base_known || now - samples->base_boot >= PERCENT_INTERVAL) {
 		if (samples->base_known)
 			samples->percent =
-			    percent_between(samples->base_cpu_ns, sandbox->counters.cpu_ns,
-					    samples->base_boot, now);
+			    samples_percent_between(samples->base_cpu_ns, sandbox->counters.cpu_ns,
+						    samples->base_boot, now);
 		samples->base_boot = now;
 		samples->base_cpu_ns = sandbox->counters.cpu_ns;
 		samples->base_known = sandbox->counters.known[KNOWN_CPU];

@@ -59,7 +59,7 @@ struct loaded_row {
 	struct sandbox_row row;
 };
 
-static bool load_row(void *data, const struct sandbox_row *row)
+static bool reconcile_load_row(void *data, const struct sandbox_row *row)
 {
 	struct list *rows = data;
 	struct loaded_row *loaded = calloc(1, sizeof(*loaded));
@@ -167,7 +167,7 @@ int core_reconcile(struct core *core, struct error *error)
 {
 	struct list rows; /* struct loaded_row, newest last */
 	list_init(&rows);
-	int result = store_sandbox_each(core->store, NULL, true, load_row, &rows, error);
+	int result = store_sandbox_each(core->store, NULL, true, reconcile_load_row, &rows, error);
 	while (!list_empty(&rows)) {
 		struct loaded_row *loaded = list_entry(rows.next, struct loaded_row, link);
 		list_remove(&loaded->link);

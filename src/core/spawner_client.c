@@ -224,7 +224,7 @@ static bool socket_broken(int result)
 	       result == -ECONNREFUSED || result == -EBADF;
 }
 
-static void flush_queue(struct spawner_client *client)
+static void requests_flush(struct spawner_client *client)
 {
 	while (!client->lost && !client->closing && !list_empty(&client->queue)) {
 		struct pending_request *pending =
@@ -263,24 +263,24 @@ static void socket_polled(uv_poll_t *poll, int status, int events)
 	if (events & UV_READABLE)
 		socket_read(client);
 	if ((events & UV_WRITABLE) && !client->closing) {
-		flush_queue(client);
+		requests_flush(client);
 		socket_watch(client);
 	}
 }
 
-static void timer_due(uv_timer_t *timer);
+static void spawner_timer_due(uv_timer_t *timer);
 
 /* Lets the timer fire at `until` unless it fires earlier anyway. */
-static void timer_arm(struct spawner_client *client, int64_t until)
+static void spawner_timer_arm(struct spawner_client *client, int64_t until)
 {
 	if (client->timer_at != 0 && client->timer_at <= until)
 		return;
 	client->timer_at = until;
 	int64_t delay = MAX(until - clock_boot(), 0) / NSEC_PER_MSEC + 1;
-	uv_timer_start(&client->timer, timer_due, (uint64_t)delay, 0);
+	uv_timer_start(&client->timer, spawner_timer_due, (uint64_t)delay, 0);
 }
 
-static void timer_due(uv_timer_t *timer)
+static void spawner_timer_due(uv_timer_t *timer)
 {
 	struct spawner_client *client = container_of(timer, struct spawner_client, timer);
 	int64_t now = clock_boot();
@@ -304,7 +304,7 @@ static void timer_due(uv_timer_t *timer)
 	list_each (&client->pending, node) {
 		int64_t until = list_entry(node, struct pending_request, link)->until;
 		if (until != INT64_MAX)
-			timer_arm(client, until);
+			spawner_timer_arm(client, until);
 	}
 }
 
@@ -419,6 +419,6 @@ int spawner_request(struct spawner_client *client, struct spawn_message *message
 				       (int)sent, "sending to the spawner");
 	}
 	FAULT(daemon_request, message->type, AFTER);
-	timer_arm(client, pending->until);
+	spawner_timer_arm(client, pending->until);
 	return 0;
 }

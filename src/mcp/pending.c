@@ -30,7 +30,7 @@ bool tool_back(struct mcp_request *request)
 
 /* --- those that are the same for many --- */
 
-static void free_state(void *state)
+static void pending_free_state(void *state)
 {
 	struct pending_operation *pending = state;
 	alarm_stop(&pending->alarm);
@@ -44,7 +44,7 @@ void *pending_state(struct mcp_request *request, size_t size, void (*state_free)
 		abort();
 	((struct pending_operation *)state)->state_free = state_free ? state_free : free;
 	request->state = state;
-	request->state_free = free_state;
+	request->state_free = pending_free_state;
 	return state;
 }
 

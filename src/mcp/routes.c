@@ -132,8 +132,8 @@ static int face_unknown(struct error *error)
 			 buffer_text(&names));
 }
 
-static int find_face(struct call *call, struct mcp_server *server, struct mcp_view *view,
-		     struct error *error)
+static int call_find_face(struct call *call, struct mcp_server *server, struct mcp_view *view,
+			  struct error *error)
 {
 	const char *pattern = call->route->pattern;
 	*view = (struct mcp_view){.face = mcp_home_face,
@@ -158,7 +158,7 @@ static int find_face(struct call *call, struct mcp_server *server, struct mcp_vi
 	return 0;
 }
 
-static int find_sandbox(struct call *call, struct mcp_view *view, struct error *error)
+static int call_find_sandbox(struct call *call, struct mcp_view *view, struct error *error)
 {
 	struct sandbox *sandbox;
 	if (!(view->face->features & FACE_SANDBOX_EACH))
@@ -176,7 +176,7 @@ static bool mcp_call_admit(struct call *call, struct mcp_server *server, struct 
 		http_challenge(call, &error, SCOPE_READ);
 		return false;
 	}
-	if (find_face(call, server, view, &error) < 0) {
+	if (call_find_face(call, server, view, &error) < 0) {
 		mcp_call_refuse(call, &error);
 		return false;
 	}
@@ -185,7 +185,7 @@ static bool mcp_call_admit(struct call *call, struct mcp_server *server, struct 
 		http_challenge(call, &error, view->face->scope);
 		return false;
 	}
-	if (find_sandbox(call, view, &error) < 0) {
+	if (call_find_sandbox(call, view, &error) < 0) {
 		mcp_call_refuse(call, &error);
 		return false;
 	}

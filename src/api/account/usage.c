@@ -44,7 +44,7 @@ static const struct field usage_query[] = {
     {0},
 };
 
-static int parse_range(struct usage_call *usage, struct error *error)
+static int usage_parse_range(struct usage_call *usage, struct error *error)
 {
 	int64_t now = clock_wall() / NSEC_PER_SEC;
 	/* The default is this month. */
@@ -65,7 +65,7 @@ static int parse_range(struct usage_call *usage, struct error *error)
 }
 
 /* The caller's own workspace; admin may name another, or `*` for all. */
-static int parse_workspace(struct call *call, struct usage_call *usage, struct error *error)
+static int usage_parse_workspace(struct call *call, struct usage_call *usage, struct error *error)
 {
 	const char *name = usage->name;
 	if (text_copy(usage->workspace, sizeof(usage->workspace), call->principal.workspace) < 0)
@@ -85,8 +85,8 @@ static int parse_workspace(struct call *call, struct usage_call *usage, struct e
 
 static int usage_parse(struct call *call, struct usage_call *usage, struct error *error)
 {
-	if (call_query(call, usage, error) < 0 || parse_range(usage, error) < 0 ||
-	    parse_workspace(call, usage, error) < 0)
+	if (call_query(call, usage, error) < 0 || usage_parse_range(usage, error) < 0 ||
+	    usage_parse_workspace(call, usage, error) < 0)
 		return -1;
 	usage->by =
 	    strcmp(usage->by_name, "workspace") == 0 ? USAGE_BY_WORKSPACE : USAGE_BY_SANDBOX;

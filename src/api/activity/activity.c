@@ -81,8 +81,8 @@ const struct field activity_query[] = {
     {0},
 };
 
-static int read_query(struct call *call, struct activity_query *query,
-		      char kinds[ACTIVITY_KIND_LIST_MAX], struct error *error)
+static int activity_read_query(struct call *call, struct activity_query *query,
+			       char kinds[ACTIVITY_KIND_LIST_MAX], struct error *error)
 {
 	struct activity_parameters parameters = {0};
 	if (call_query(call, &parameters, error) < 0 ||
@@ -130,7 +130,7 @@ void activity_get(struct call *call)
 	struct error error;
 	char kinds[ACTIVITY_KIND_LIST_MAX] = "";
 	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
-	    read_query(call, &query, kinds, &error) < 0) {
+	    activity_read_query(call, &query, kinds, &error) < 0) {
 		sandbox_row_done(&row);
 		reply_error(call, &error);
 		return;

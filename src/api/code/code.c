@@ -95,7 +95,7 @@ static void cell_gone(struct call *call)
 	call_release(call);
 }
 
-static void cell_act(struct call *call, struct sandbox *sandbox)
+static void code_cell_act(struct call *call, struct sandbox *sandbox)
 {
 	struct code_call *code = call->state;
 	struct code_context *context = NULL;
@@ -223,7 +223,7 @@ static void cell_post(struct call *call, enum code_form form, const char *contex
 		return;
 	}
 	code->stream = form == CODE_FORM_OWN && call_accepts(call, "text/event-stream");
-	call_ready(call, cell_act);
+	call_ready(call, code_cell_act);
 }
 
 static void code_post(struct call *call)
@@ -269,7 +269,7 @@ static void context_created(void *data, struct code_context *context, const stru
 	call_release(call);
 }
 
-static void create_act(struct call *call, struct sandbox *sandbox)
+static void context_create_act(struct call *call, struct sandbox *sandbox)
 {
 	struct code_call *code = call->state;
 	struct error error;
@@ -289,7 +289,7 @@ static void context_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	call_ready(call, create_act);
+	call_ready(call, context_create_act);
 }
 
 /* The context of this call, or NULL after an error reply. */
@@ -384,7 +384,7 @@ static void cell_get(struct call *call)
 	reply_json(call, 200, &writer);
 }
 
-static void interrupt_act(struct call *call, struct sandbox *sandbox)
+static void context_interrupt_act(struct call *call, struct sandbox *sandbox)
 {
 	(void)sandbox;
 	struct code_context *context = context_find(call);
@@ -414,10 +414,10 @@ static int body_check_empty(struct call *call)
 static void interrupt_post(struct call *call)
 {
 	if (body_check_empty(call) == 0)
-		call_ready(call, interrupt_act);
+		call_ready(call, context_interrupt_act);
 }
 
-static void restart_act(struct call *call, struct sandbox *sandbox)
+static void context_restart_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
 	(void)sandbox;
@@ -434,7 +434,7 @@ static void restart_act(struct call *call, struct sandbox *sandbox)
 static void restart_post(struct call *call)
 {
 	if (body_check_empty(call) == 0)
-		call_ready(call, restart_act);
+		call_ready(call, context_restart_act);
 }
 
 static void languages_get(struct call *call)

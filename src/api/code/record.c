@@ -53,8 +53,8 @@ static bool put_stream(struct json_writer *writer, const struct code_context *co
 }
 
 /* The current end of a running cell's output. */
-static uint64_t end_of(const struct code_context *context, const struct code_cell *cell,
-		       enum exec_stream stream)
+static uint64_t cell_output_end(const struct code_context *context, const struct code_cell *cell,
+				enum exec_stream stream)
 {
 	struct exec *exec = code_context_exec(context);
 	if (cell->state == CELL_ENDED || cell->state == CELL_LOST || !exec)
@@ -66,9 +66,9 @@ void put_cell_output(struct json_writer *writer, const struct code_context *cont
 		     const struct code_cell *cell, uint64_t maximum, bool text_only)
 {
 	bool out = put_stream(writer, context, EXEC_STDOUT, cell->out_begin,
-			      end_of(context, cell, EXEC_STDOUT), maximum, text_only);
+			      cell_output_end(context, cell, EXEC_STDOUT), maximum, text_only);
 	bool err = put_stream(writer, context, EXEC_STDERR, cell->err_begin,
-			      end_of(context, cell, EXEC_STDERR), maximum, text_only);
+			      cell_output_end(context, cell, EXEC_STDERR), maximum, text_only);
 	if (out || err)
 		put_text(writer, "encoding", "base64");
 }

@@ -117,8 +117,8 @@ void put_gap_event(struct json_writer *writer, enum exec_stream stream, uint64_t
 	put_object_end(writer);
 }
 
-static void send_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
-		       size_t size)
+static void events_send_piece(struct exec_follower *follower, enum exec_stream stream,
+			      const char *data, size_t size)
 {
 	struct exec_events *events = container_of(follower, struct exec_events, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
@@ -137,7 +137,7 @@ static void send_piece(struct exec_follower *follower, enum exec_stream stream, 
 	exec_events_emit(events, stream_name(stream), &writer);
 }
 
-static void send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
+static void events_send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
 {
 	struct exec_events *events = container_of(follower, struct exec_events, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(KIB);
@@ -147,7 +147,7 @@ static void send_gap(struct exec_follower *follower, enum exec_stream stream, ui
 		exec_events_emit(events, "gap", &writer);
 }
 
-static void send_start(struct exec_events *events)
+static void events_send_start(struct exec_events *events)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -157,7 +157,7 @@ static void send_start(struct exec_events *events)
 	exec_events_emit(events, "start", &writer);
 }
 
-static void send_error(struct exec_events *events, const struct error *error)
+static void events_send_error(struct exec_events *events, const struct error *error)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -242,11 +242,11 @@ static void events_running(struct exec_follower *follower)
 	struct error error;
 	if (!events->begun) {
 		exec_events_begin(events);
-		send_start(events);
+		events_send_start(events);
 	}
 	if (events->owner && events->input_given && stdin_lost(follower->exec, &error)) {
 		/* The feed cancels the exec; this answers its client. */
-		send_error(events, &error);
+		events_send_error(events, &error);
 		exec_events_end(events);
 	}
 }
@@ -258,15 +258,15 @@ static void events_failed(struct exec_follower *follower, const struct error *er
 		reply_error(events->call, error);
 		return;
 	}
-	send_error(events, error);
+	events_send_error(events, error);
 	exec_events_end(events);
 }
 
 static const struct exec_emitter events_emitter = {.piece_max = EVENT_PIECE_MAX,
 						   .characters = true,
 						   .running = events_running,
-						   .piece = send_piece,
-						   .gap = send_gap,
+						   .piece = events_send_piece,
+						   .gap = events_send_gap,
 						   .ended = events_ended,
 						   .failed = events_failed};
 
@@ -331,7 +331,7 @@ const struct field exec_stream_query[] = {
     {0},
 };
 
-static enum form form_of(struct call *call, const char *format)
+static enum form call_events_form(struct call *call, const char *format)
 {
 	bool lines =
 	    call_accepts(call, "application/x-ndjson") && !call_accepts(call, "text/event-stream");
@@ -376,7 +376,7 @@ void exec_stream_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	events->form = form_of(call, query.format);
+	events->form = call_events_form(call, query.format);
 	events->owner = !query.detach;
 	call_ready(call, exec_events_act);
 }
@@ -387,7 +387,7 @@ void exec_events_follow(struct call *call, struct exec *exec, const char *format
 			bool err, uint64_t from_out, uint64_t from_err)
 {
 	struct exec_events *events = exec_events_new(call);
-	events->form = form_of(call, format);
+	events->form = call_events_form(call, format);
 	events->follower.sent[0] = from_out;
 	events->follower.sent[1] = from_err;
 	/* As for a raw follower: see output.c. */

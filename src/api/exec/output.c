@@ -44,7 +44,7 @@ static void output_finish(struct output_call *output, bool whole)
 	call_answered(call);
 }
 
-static struct output_call *output_of(struct exec_follower *follower)
+static struct output_call *call_output(struct exec_follower *follower)
 {
 	return container_of(follower, struct output_call, follower);
 }
@@ -52,7 +52,7 @@ static struct output_call *output_of(struct exec_follower *follower)
 static void output_piece(struct exec_follower *follower, enum exec_stream stream UNUSED,
 			 const char *data, size_t size)
 {
-	struct output_call *output = output_of(follower);
+	struct output_call *output = call_output(follower);
 	if (follower->exec)
 		output->blocked = !http_stream_write(output->call->exchange, data, size);
 }
@@ -62,24 +62,24 @@ static void output_piece(struct exec_follower *follower, enum exec_stream stream
 static void output_gap(struct exec_follower *follower, enum exec_stream stream UNUSED,
 		       uint64_t bytes UNUSED)
 {
-	output_finish(output_of(follower), output_of(follower)->follow);
+	output_finish(call_output(follower), call_output(follower)->follow);
 }
 
 static void output_ended(struct exec_follower *follower)
 {
-	struct output_call *output = output_of(follower);
+	struct output_call *output = call_output(follower);
 	uint64_t total = exec_total(follower->exec, output->stream);
 	output_finish(output, follower->sent[output->stream - 1] >= MIN(output->end, total));
 }
 
 static void output_failed(struct exec_follower *follower, const struct error *error UNUSED)
 {
-	output_finish(output_of(follower), output_of(follower)->follow);
+	output_finish(call_output(follower), call_output(follower)->follow);
 }
 
 static void output_unreadable(struct exec_follower *follower)
 {
-	output_finish(output_of(follower), false);
+	output_finish(call_output(follower), false);
 }
 
 static const struct exec_emitter output_emitter = {
@@ -390,7 +390,7 @@ static void input_gone(struct call *call)
 	input_leave(call->state);
 }
 
-static void act_stdin(struct call *call, struct sandbox *sandbox)
+static void stdin_act(struct call *call, struct sandbox *sandbox)
 {
 	struct stdin_call *input = call->state;
 	struct exec *exec;
@@ -434,5 +434,5 @@ void exec_stdin_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	call_ready(call, act_stdin);
+	call_ready(call, stdin_act);
 }

@@ -72,14 +72,15 @@ static struct socket_exec *socket_exec_find(struct multiplex *multiplex, const c
 
 /* --- to the client --- */
 
-static void send_json(struct multiplex *multiplex, const struct json_writer *writer)
+static void multiplex_send_json(struct multiplex *multiplex, const struct json_writer *writer)
 {
 	if (!writer->full)
 		web_socket_send(&multiplex->socket, WEBSOCKET_TEXT, writer->buffer->data,
 				writer->buffer->size);
 }
 
-static void send_error(struct multiplex *multiplex, const char *id, const struct error *error)
+static void multiplex_send_error(struct multiplex *multiplex, const char *id,
+				 const struct error *error)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -91,7 +92,7 @@ static void send_error(struct multiplex *multiplex, const char *id, const struct
 	put_text(&writer, "request_id", multiplex->call->request_id);
 	put_bool(&writer, "retryable", info->retryable);
 	put_object_end(&writer);
-	send_json(multiplex, &writer);
+	multiplex_send_json(multiplex, &writer);
 }
 
 static void socket_exec_piece(struct exec_follower *follower, enum exec_stream stream,
@@ -105,7 +106,7 @@ static void socket_exec_piece(struct exec_follower *follower, enum exec_stream s
 	put_text(&writer, "stream", stream_name(stream));
 	put_chunk(&writer, "data", data, size);
 	put_object_end(&writer);
-	send_json(socket_exec->multiplex, &writer);
+	multiplex_send_json(socket_exec->multiplex, &writer);
 }
 
 static void socket_exec_ended(struct exec_follower *follower)
@@ -121,14 +122,14 @@ static void socket_exec_ended(struct exec_follower *follower)
 	put_int(&writer, "exit", exec_exit_code(row));
 	put_exec_members(&writer, row);
 	put_object_end(&writer);
-	send_json(socket_exec->multiplex, &writer);
+	multiplex_send_json(socket_exec->multiplex, &writer);
 	socket_exec_free(socket_exec);
 }
 
 static void socket_exec_failed(struct exec_follower *follower, const struct error *error)
 {
 	struct socket_exec *socket_exec = container_of(follower, struct socket_exec, follower);
-	send_error(socket_exec->multiplex, socket_exec->id, error);
+	multiplex_send_error(socket_exec->multiplex, socket_exec->id, error);
 	socket_exec_free(socket_exec);
 }
 
@@ -216,9 +217,9 @@ static void message_woken(void *data, const struct error *failed)
 	struct error error;
 	multiplex->pending--;
 	if (!multiplex->socket.over && failed)
-		send_error(multiplex, message->id, failed);
+		multiplex_send_error(multiplex, message->id, failed);
 	else if (!multiplex->socket.over && message_start_exec(message, &error) < 0)
-		send_error(multiplex, message->id, &error);
+		multiplex_send_error(multiplex, message->id, &error);
 	message_free(message);
 	call_release(multiplex->call);
 }
@@ -272,7 +273,7 @@ static void multiplex_message(struct web_socket *socket, bool text, const char *
 	if (result == 0)
 		result = message_take(message, &error);
 	if (result < 0)
-		send_error(multiplex, message->id, &error);
+		multiplex_send_error(multiplex, message->id, &error);
 	/* Each invalid message costs an answer: no more messages are read from a client that does
 	 * not read them. */
 	if (result < 0 && multiplex->socket.blocked)

@@ -137,7 +137,7 @@ static void stream_pump_stdin(struct exec_call *exec_call)
 		exec_call->stdin_end = false;
 }
 
-static int take_stdin(struct exec_call *exec_call, struct bytes payload)
+static int stream_take_stdin(struct exec_call *exec_call, struct bytes payload)
 {
 	if (payload.size > exec_call->stdin_granted || !(exec_call->fields.spec.flags & EXEC_STDIN))
 		return -1;
@@ -157,7 +157,7 @@ static int stream_take_frame(struct exec_call *exec_call, uint8_t type, struct b
 	int result = 0;
 	switch ((enum exec_stream_type)type) {
 	case EXEC_STREAM_STDIN:
-		return take_stdin(exec_call, payload);
+		return stream_take_stdin(exec_call, payload);
 	case EXEC_STREAM_STDIN_CLOSE:
 		exec_call->stdin_end = exec_call->fields.spec.flags & EXEC_STDIN;
 		stream_pump_stdin(exec_call);

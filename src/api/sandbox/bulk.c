@@ -63,8 +63,8 @@ static void bulk_fields_done(struct bulk_fields *fields)
 	free(fields->labels);
 }
 
-static int add_list(struct bulk_fields *fields, const char *name, const json_t *list,
-		    struct error *error)
+static int bulk_add_list(struct bulk_fields *fields, const char *name, const json_t *list,
+			 struct error *error)
 {
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *text = json_string_value(json_array_get(list, i));
@@ -76,7 +76,7 @@ static int add_list(struct bulk_fields *fields, const char *name, const json_t *
 	return 0;
 }
 
-static int parse_selector(struct bulk_fields *fields, struct error *error)
+static int bulk_parse_selector(struct bulk_fields *fields, struct error *error)
 {
 	const struct selector *selector = &fields->selector;
 	const json_t *ids = selector->ids, *names = selector->names;
@@ -90,8 +90,8 @@ static int parse_selector(struct bulk_fields *fields, struct error *error)
 	if (!fields->sandboxes)
 		abort();
 	fields->spec.sandboxes = fields->sandboxes;
-	if (add_list(fields, "ids", ids, error) < 0 ||
-	    add_list(fields, "names", names, error) < 0 ||
+	if (bulk_add_list(fields, "ids", ids, error) < 0 ||
+	    bulk_add_list(fields, "names", names, error) < 0 ||
 	    json_pairs("labels", selector->labels, LABELS_MAX, LABELS_BYTES_MAX, &fields->labels,
 		       &fields->spec.label_count, error) < 0)
 		return -1;
@@ -108,7 +108,7 @@ static int bulk_parse(struct call *call, struct bulk_fields *fields, struct erro
 	    bulk_action_parse(fields->action, &fields->spec.action, error) < 0)
 		return -1;
 	fields->spec.drain_delete = fields->then && strcmp(fields->then, "delete") == 0;
-	return parse_selector(fields, error);
+	return bulk_parse_selector(fields, error);
 }
 
 static void put_result(struct json_writer *writer, const struct bulk_result *result)

@@ -25,7 +25,7 @@ static void create_free(void *state)
 	free(create);
 }
 
-static void end_request(struct create_call *create, bool kept)
+static void create_end_request(struct create_call *create, bool kept)
 {
 	idempotency_end(create->request, kept);
 	create->request = NULL;
@@ -36,7 +36,7 @@ static void sandbox_created(void *data, struct sandbox *sandbox, const struct er
 	struct call *call = data;
 	struct create_call *create = call->state;
 	bool named = create->request != NULL;
-	end_request(create, !error);
+	create_end_request(create, !error);
 	if (error) {
 		reply_error(call, error);
 	} else if (call->exchange) {
@@ -104,7 +104,7 @@ static int sandbox_named(void *data, const struct id *id, struct error *error)
 }
 
 /* A create that waits for room ends with its client. */
-static void leave_queue(struct call *call)
+static void create_leave_queue(struct call *call)
 {
 	if (create_queue_leave(call->core, call))
 		call_release(call);
@@ -131,10 +131,10 @@ void sandbox_post(struct call *call)
 	}
 	create->fields.fields.spec.named = create->request ? sandbox_named : NULL;
 	call_hold(call);
-	call->on_gone = leave_queue;
+	call->on_gone = create_leave_queue;
 	if (sandbox_create(call->core, &call->principal, &create->fields.fields.spec,
 			   sandbox_created, call, &error) < 0) {
-		end_request(create, false);
+		create_end_request(create, false);
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -27,7 +27,7 @@
 #define DISK_RESERVE_MAX (4 * GIB)
 #define RETRY_AFTER_MS 2000
 
-static int value_compare(const void *a, const void *b)
+static int values_compare(const void *a, const void *b)
 {
 	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
 	return left < right ? -1 : left > right;
@@ -37,7 +37,7 @@ uint64_t admission_p95(uint64_t *values, size_t count)
 {
 	if (count == 0)
 		return 0;
-	qsort(values, count, sizeof(*values), value_compare);
+	qsort(values, count, sizeof(*values), values_compare);
 	return values[(count * 95 + 99) / 100 - 1];
 }
 

@@ -114,7 +114,7 @@ static void listeners_tell_later(struct activity_log *log)
 
 /* --- writing --- */
 
-static void hash_row(struct activity_row *row)
+static void row_hash(struct activity_row *row)
 {
 	struct activity_entry entry = {
 	    .sandbox = row->sandbox.text,
@@ -162,7 +162,7 @@ static void chain_rebase(struct activity_log *log, const struct id *id)
 			continue;
 		row->number = ++head.number;
 		memcpy(row->previous, head.hash, sizeof(head.hash));
-		hash_row(row);
+		row_hash(row);
 		memcpy(head.hash, row->hash, sizeof(head.hash));
 	}
 	if (sandbox)
@@ -246,7 +246,7 @@ int activity_save(struct core *core, int (*write)(void *data, struct error *erro
 }
 
 /* Records the number of dropped entries of a sandbox when there is room again. */
-static void dropped_record(struct core *core, struct activity_log *log)
+static void dropped_entries_record(struct core *core, struct activity_log *log)
 {
 	log->any_dropped = false;
 	list_each (&core->sandboxes, node) {
@@ -269,7 +269,7 @@ void activity_flush(struct core *core)
 		return;
 	(void)!activity_save(core, NULL, NULL, &ignored);
 	if (log->any_dropped && !log->failing)
-		dropped_record(core, log);
+		dropped_entries_record(core, log);
 }
 
 int activity_each(struct core *core, const struct activity_query *query,
@@ -372,7 +372,7 @@ static void flush_schedule(struct activity_log *log, uint32_t delay_ms)
 /* --- recording --- */
 
 /* A value as it is stored: redacted, UTF-8, cut to the maximum. */
-static void append_value(const struct core *core, struct buffer *packed, const char *value)
+static void details_append_value(const struct core *core, struct buffer *packed, const char *value)
 {
 	static const char more[] = "…";
 	DONE_BUFFER struct buffer text = BUFFER(ACTIVITY_VALUE_MAX + 64);
@@ -399,7 +399,7 @@ static void details_pack(const struct core *core, const struct detail *details, 
 			continue;
 		if (buffer_append(&packed, details[i].key, strlen(details[i].key) + 1) < 0)
 			abort();
-		append_value(core, &packed, details[i].value);
+		details_append_value(core, &packed, details[i].value);
 	}
 	row->details_size = (uint32_t)packed.size;
 	row->details = TAKE_PTR(packed.data);
@@ -440,7 +440,7 @@ void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const 
 		row->exec = *exec;
 	details_pack(core, details, count, row);
 	memcpy(row->previous, head->hash, sizeof(head->hash));
-	hash_row(row);
+	row_hash(row);
 	head->number = row->number;
 	memcpy(head->hash, row->hash, sizeof(head->hash));
 	list_append(&log->pending, &pending->link);

@@ -156,7 +156,7 @@ static void redact_output_put(struct redact_output *output, const char *until, c
 		(void)!buffer_append_text(output->buffer, mask);
 }
 
-static void mask_value(struct redact_output *output, const char *begin, const char *end)
+static void redact_mask_value(struct redact_output *output, const char *begin, const char *end)
 {
 	if (end == begin)
 		return;
@@ -166,7 +166,7 @@ static void mask_value(struct redact_output *output, const char *begin, const ch
 
 /* Masks the value at `value`, inside of `quote` (0: none). An assigned value is a shell word; a
  * value after a colon is JSON's, or a header's that extends to the closing quote. */
-static void mask_from(struct redact_output *output, const char *value, char quote, char sign)
+static void redact_mask_from(struct redact_output *output, const char *value, char quote, char sign)
 {
 	bool quoted = *value == '"' || *value == '\'',
 	     escaped = value[0] == '\\' && value[1] == '"';
@@ -191,12 +191,12 @@ static void mask_from(struct redact_output *output, const char *value, char quot
 	} else {
 		end = quote ? quoted_end(value, quote, quote == '"') : word_end(value);
 	}
-	mask_value(output, begin, end);
+	redact_mask_value(output, begin, end);
 	output->resume = resume ? resume : end;
 }
 
 /* Is the word that ends before `end` an option, as -H in `curl -H Name: value`? */
-static bool follows_option(const char *text, const char *end)
+static bool text_follows_option(const char *text, const char *end)
 {
 	const char *word = end;
 	while (word > text && !isspace((unsigned char)word[-1]))
@@ -218,12 +218,12 @@ static bool colon_names(const struct redact_output *output, const char *name, si
 		return true;
 	/* `curl -H X-Token:abc`; with a blank only after an option, because of `fix the token: it
 	 * expires`. */
-	return before < name && (!blank || follows_option(output->text, before));
+	return before < name && (!blank || text_follows_option(output->text, before));
 }
 
 /* The beginning of the name's value, or NULL. */
-static const char *value_of(const struct redact_output *output, const char *name, size_t size,
-			    char *ret_quote, char *ret_sign)
+static const char *option_value(const struct redact_output *output, const char *name, size_t size,
+				char *ret_quote, char *ret_sign)
 {
 	const char *end = name + size, *value = end + strspn(end, " \t"),
 		   *at = end + (end[0] == '\\' && end[1] == '"');
@@ -253,7 +253,8 @@ static const char *value_of(const struct redact_output *output, const char *name
 
 /* `NAME=value`, `"name": "value"`, `--name value`, `Authorization: Bearer value`, `Bearer value`.
  */
-static void look_at_name(const char *patterns, const char *name, struct redact_output *output)
+static void redact_look_at_name(const char *patterns, const char *name,
+				struct redact_output *output)
 {
 	static const char header[] = "*AUTHORIZATION";
 	size_t size = 0;
@@ -262,10 +263,10 @@ static void look_at_name(const char *patterns, const char *name, struct redact_o
 	const char *value = name + size + strspn(name + size, " \t");
 	char quote, sign;
 	if (is_scheme(name, size) && value > name + size && looks_like_credentials(value)) {
-		mask_value(output, value, value + credentials_size(value));
+		redact_mask_value(output, value, value + credentials_size(value));
 		return;
 	}
-	value = value_of(output, name, size, &quote, &sign);
+	value = option_value(output, name, size, &quote, &sign);
 	/* Last, since it takes longest: most names have nothing after them that could be a
 	 * value. */
 	if (!value || !*value ||
@@ -277,14 +278,14 @@ static void look_at_name(const char *patterns, const char *name, struct redact_o
 		length++;
 	if (sign == ':' && is_scheme(word, length) && word[length] == ' ') {
 		word += length + strspn(word + length, " \t");
-		mask_value(output, word, word + credentials_size(word));
+		redact_mask_value(output, word, word + credentials_size(word));
 		return;
 	}
-	mask_from(output, value, quote, sign);
+	redact_mask_from(output, value, quote, sign);
 }
 
 /* "://user:password@host" and "://token@host". */
-static const char *look_at_url(const char *sign, struct redact_output *output)
+static const char *redact_look_at_url(const char *sign, struct redact_output *output)
 {
 	const char *begin = sign + 3, *end = begin + strcspn(begin, "/ \t\r\n\"'?#<>");
 	const char *at = NULL, *colon = memchr(begin, ':', (size_t)(end - begin));
@@ -292,18 +293,18 @@ static const char *look_at_url(const char *sign, struct redact_output *output)
 		at = *c == '@' ? c : at;
 	if (!at)
 		return begin;
-	mask_value(output, colon && colon < at ? colon + 1 : begin, at);
+	redact_mask_value(output, colon && colon < at ? colon + 1 : begin, at);
 	return at;
 }
 
-static const char *look_at_token(const char *text, struct redact_output *output)
+static const char *redact_look_at_token(const char *text, struct redact_output *output)
 {
 	const char *end = text + 4;
 	while (isalnum((unsigned char)*end) || *end == '_' || *end == '-')
 		end++;
 	if (end - text < 4 + OWN_TOKEN_MIN)
 		return text + 4;
-	mask_value(output, text + 4, end);
+	redact_mask_value(output, text + 4, end);
 	return end;
 }
 
@@ -314,7 +315,8 @@ static bool quote_opens(const char *at)
 }
 
 /* Skips a quote or escape, which is not part of a name. Returns where to continue. */
-static const char *look_at_quote(const char *text, const char *at, struct redact_output *output)
+static const char *redact_look_at_quote(const char *text, const char *at,
+					struct redact_output *output)
 {
 	if (*at == '\\' && output->quote != '\'' && at[1] && strchr("\\\"'", at[1]))
 		return at + 2;
@@ -338,13 +340,13 @@ static void text_redact(const char *patterns, const char *text, bool to_end,
 		const char *next = at + 1;
 		output.resume = at;
 		if (strncmp(at, "csn_", 4) == 0)
-			next = look_at_token(at, &output);
+			next = redact_look_at_token(at, &output);
 		else if (strncmp(at, "://", 3) == 0)
-			next = look_at_url(at, &output);
+			next = redact_look_at_url(at, &output);
 		else if (!name_character(*at))
-			next = look_at_quote(text, at, &output);
+			next = redact_look_at_quote(text, at, &output);
 		else if (!inside) {
-			look_at_name(patterns, at, &output);
+			redact_look_at_name(patterns, at, &output);
 			/* The value may contain one of our tokens. */
 			next = MAX(at + 1, output.resume);
 		}

@@ -19,7 +19,7 @@ struct cell_settle {
 	void (*then)(struct code_context *context);
 };
 
-static void settle_next_round(void *data)
+static void code_settle_next_round(void *data)
 {
 	struct cell_settle *settle = data;
 	struct code_context *context = code_context_by_id(settle->core, &settle->id);
@@ -35,13 +35,13 @@ static void settle_next_round(void *data)
 		then(context);
 }
 
-static void settle_echo_answered(struct guest_echo *echo, bool lost)
+static void code_settle_echo_answered(struct guest_echo *echo, bool lost)
 {
 	struct cell_settle *settle = container_of(echo, struct cell_settle, echo);
 	if (lost)
 		settle->rounds = 0;
 	/* Not from within the answer's callback: `then` may do anything. */
-	core_later(settle->core, settle_next_round, settle);
+	core_later(settle->core, code_settle_next_round, settle);
 }
 
 /* In each turn of its loop the init reads up to a pipe's size of each stream, and sends answers in
@@ -53,13 +53,13 @@ void code_settle(struct code_context *context, void (*then)(struct code_context 
 	if (!settle)
 		abort();
 	*settle = (struct cell_settle){
-	    .echo = {.answered = settle_echo_answered},
+	    .echo = {.answered = code_settle_echo_answered},
 	    .core = context->sandbox->core,
 	    .id = context->row.id,
 	    .rounds = 2,
 	    .then = then,
 	};
-	core_later(settle->core, settle_next_round, settle);
+	core_later(settle->core, code_settle_next_round, settle);
 }
 
 static void cell_settled(struct code_context *context)

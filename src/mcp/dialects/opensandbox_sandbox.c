@@ -25,7 +25,7 @@ struct named {
 
 /* --- connect, info --- */
 
-static void reply_connected(struct mcp_request *request, struct sandbox *sandbox)
+static void connect_reply(struct mcp_request *request, struct sandbox *sandbox)
 {
 	opensandbox_reply_info(request, sandbox);
 }
@@ -47,10 +47,10 @@ void opensandbox_connect(struct mcp_request *request, const json_t *arguments)
 	pending_state(request, sizeof(struct pending_operation), NULL);
 	pending_deadline(request, timeout,
 			 "the sandbox was not ready within `connect_timeout_seconds`");
-	target_ready(request, named.id, TARGET_NAMED | (skip ? TARGET_ASLEEP : 0), reply_connected);
+	target_ready(request, named.id, TARGET_NAMED | (skip ? TARGET_ASLEEP : 0), connect_reply);
 }
 
-static void reply_info(struct mcp_request *request, struct sandbox *sandbox)
+static void info_reply(struct mcp_request *request, struct sandbox *sandbox)
 {
 	DONE_BUFFER struct buffer json = BUFFER(MIB);
 	struct json_writer writer = json_writer_on(&json);
@@ -63,7 +63,7 @@ void opensandbox_get_info(struct mcp_request *request, const json_t *arguments)
 	struct named named = {0};
 	const struct field_to fields[] = {FIELD_ID(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, reply_info);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, info_reply);
 }
 
 /* --- kill --- */
@@ -80,7 +80,7 @@ static void sandbox_killed(void *data, const struct error *error)
 	mcp_release(request);
 }
 
-static void kill_sandbox(struct mcp_request *request, struct sandbox *sandbox)
+static void opensandbox_kill_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct error error;
 	pending_state(request, sizeof(struct pending_operation), NULL);
@@ -95,7 +95,7 @@ void opensandbox_kill(struct mcp_request *request, const json_t *arguments)
 	struct named named = {0};
 	const struct field_to fields[] = {FIELD_ID(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, kill_sandbox);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, opensandbox_kill_act);
 }
 
 /* --- renew --- */
@@ -155,7 +155,7 @@ static double cpu_percentage(const struct sandbox *sandbox)
 	return MIN(MAX(percent, 0), 100);
 }
 
-static void reply_metrics(struct mcp_request *request, const struct sandbox *sandbox)
+static void opensandbox_metrics_reply(struct mcp_request *request, const struct sandbox *sandbox)
 {
 	const struct spawn_counters *counters = &sandbox->counters;
 	DONE_BUFFER struct buffer json = BUFFER(KIB);
@@ -182,17 +182,17 @@ static void counters_refreshed(void *data, const struct error *error)
 		if (broken)
 			mcp_fail(request, error);
 		else if (sandbox)
-			reply_metrics(request, sandbox);
+			opensandbox_metrics_reply(request, sandbox);
 	}
 	mcp_release(request);
 }
 
-static void metrics_act(struct mcp_request *request, struct sandbox *sandbox)
+static void opensandbox_metrics_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	const struct state_facts *facts = state_facts(sandbox->row.state);
 	struct error error;
 	if (!facts->lives || facts->passing) {
-		reply_metrics(request, sandbox);
+		opensandbox_metrics_reply(request, sandbox);
 		return;
 	}
 	pending_state(request, sizeof(struct pending_operation), NULL);
@@ -206,12 +206,13 @@ void opensandbox_metrics(struct mcp_request *request, const json_t *arguments)
 	struct named named = {0};
 	const struct field_to fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, metrics_act);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP,
+			     opensandbox_metrics_act);
 }
 
 /* --- health --- */
 
-static void reply_health(struct mcp_request *request, bool healthy)
+static void health_reply(struct mcp_request *request, bool healthy)
 {
 	DONE_BUFFER struct buffer json = BUFFER(KIB);
 	struct json_writer writer = json_writer_on(&json);
@@ -228,30 +229,31 @@ static bool entry_ignore(void *data, const struct file_entry *entry)
 	return true;
 }
 
-static void health_looked(void *data, uint64_t total, bool cut, const struct error *error)
+static void health_check_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)total, (void)cut;
 	if (pending_over(request))
-		reply_health(request, !error);
+		health_reply(request, !error);
 	mcp_release(request);
 }
 
 /* It is healthy if a process in it answers, whatever its state says. */
-static void check_health(struct mcp_request *request, struct sandbox *sandbox)
+static void health_check_begin(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = entry_ignore, .done = health_looked};
+	static const struct file_records records = {.entry = entry_ignore,
+						    .done = health_check_done};
 	const struct file_place root = {.principal = &request->principal, .path = "/"};
 	struct error error;
 	if (!sandbox_may_exec(sandbox)) {
-		reply_health(request, false);
+		health_reply(request, false);
 		return;
 	}
 	struct pending_operation *pending = pending_state(request, sizeof(*pending), NULL);
 	pending_begin(request);
 	if (file_stat(sandbox, &root, true, &records, request, &pending->task, &error) < 0) {
 		request->on_cancel = NULL;
-		reply_health(request, false);
+		health_reply(request, false);
 		mcp_release(request);
 	}
 }
@@ -261,7 +263,7 @@ void opensandbox_healthcheck(struct mcp_request *request, const json_t *argument
 	struct named named = {0};
 	const struct field_to fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, check_health);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, health_check_begin);
 }
 
 /* --- endpoint --- */
@@ -271,7 +273,7 @@ struct endpoint {
 	uint64_t port;
 };
 
-static void refuse_endpoint(struct mcp_request *request, struct sandbox *sandbox)
+static void endpoint_refuse(struct mcp_request *request, struct sandbox *sandbox)
 {
 	const struct endpoint *endpoint = request->state;
 	struct error error;
@@ -294,5 +296,5 @@ void opensandbox_endpoint(struct mcp_request *request, const json_t *arguments)
 	    FIELD_CONNECT(named),
 	};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, refuse_endpoint);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, endpoint_refuse);
 }

@@ -49,8 +49,8 @@ static int read_stream(struct exec *exec, enum exec_stream stream, struct buffer
 }
 
 /* The unchanged output; errors and the exit code only if there are any. */
-static void reply_output(struct mcp_request *request, const struct exec_row *row,
-			 const struct buffer *out, const struct buffer *err)
+static void shell_reply_output(struct mcp_request *request, const struct exec_row *row,
+			       const struct buffer *out, const struct buffer *err)
 {
 	DONE_BUFFER struct buffer text = BUFFER(ANSWER_MAX);
 	int code = exec_exit_code(row), result = 0;
@@ -99,7 +99,7 @@ static void shell_finished(struct mcp_request *request, struct exec *exec)
 			       ANSWER_MAX / MIB);
 		return;
 	}
-	reply_output(request, &exec->row, &out, &err);
+	shell_reply_output(request, &exec->row, &out, &err);
 }
 
 static void shell_call(struct mcp_request *request, const json_t *arguments)
@@ -160,7 +160,7 @@ static bool file_arguments(struct mcp_request *request, const json_t *arguments,
 	return dialect_arguments(request, arguments, fields, content_needed ? 2 : 1);
 }
 
-static void reply_file(struct mcp_request *request, const struct file_content *content)
+static void read_file_reply(struct mcp_request *request, const struct file_content *content)
 {
 	const struct file *file = request->state;
 	const char *data = content->data;
@@ -194,25 +194,26 @@ static void reply_file(struct mcp_request *request, const struct file_content *c
 	content_end(request, false);
 }
 
-static void file_came(void *data, const struct file_content *content, const struct error *error)
+static void read_file_came(void *data, const struct file_content *content,
+			   const struct error *error)
 {
 	struct mcp_request *request = data;
 	if (pending_over(request)) {
 		if (error)
 			mcp_fail(request, error);
 		else
-			reply_file(request, content);
+			read_file_reply(request, content);
 	}
 	mcp_release(request);
 }
 
-static void read_act(struct mcp_request *request, struct sandbox *sandbox)
+static void pandastack_read_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct file *file = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = file->path};
 	struct error error;
 	pending_begin(request);
-	if (file_read_whole(sandbox, &place, 0, CONTENT_MAX, file_came, request,
+	if (file_read_whole(sandbox, &place, 0, CONTENT_MAX, read_file_came, request,
 			    &file->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }
@@ -220,7 +221,7 @@ static void read_act(struct mcp_request *request, struct sandbox *sandbox)
 static void read_file(struct mcp_request *request, const json_t *arguments)
 {
 	if (file_arguments(request, arguments, true, false))
-		target_ready(request, NULL, 0, read_act);
+		target_ready(request, NULL, 0, pandastack_read_act);
 }
 
 static void file_written(void *data, uint64_t bytes, bool created, const struct error *error)
@@ -248,7 +249,7 @@ static void file_written(void *data, uint64_t bytes, bool created, const struct 
 	mcp_release(request);
 }
 
-static void write_act(struct mcp_request *request, struct sandbox *sandbox)
+static void pandastack_write_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct file *file = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = file->path};
@@ -262,12 +263,12 @@ static void write_act(struct mcp_request *request, struct sandbox *sandbox)
 static void write_file(struct mcp_request *request, const json_t *arguments)
 {
 	if (file_arguments(request, arguments, true, true))
-		target_ready(request, NULL, 0, write_act);
+		target_ready(request, NULL, 0, pandastack_write_act);
 }
 
 /* --- list_dir --- */
 
-static bool entry_came(void *data, const struct file_entry *entry)
+static bool list_dir_entry_came(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
 	struct file *file = request->state;
@@ -291,7 +292,7 @@ static void put_listing(struct json_writer *writer, const struct file *file, con
 	put_object_end(writer);
 }
 
-static void reply_listing(struct mcp_request *request, bool cut)
+static void list_dir_reply(struct mcp_request *request, bool cut)
 {
 	struct file *file = request->state;
 	DONE_BUFFER struct buffer json = BUFFER(ANSWER_MAX);
@@ -311,7 +312,7 @@ static void reply_listing(struct mcp_request *request, bool cut)
 	content_end(request, false);
 }
 
-static void listing_done(void *data, uint64_t total, bool cut, const struct error *error)
+static void list_dir_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)total;
@@ -319,14 +320,15 @@ static void listing_done(void *data, uint64_t total, bool cut, const struct erro
 		if (error)
 			mcp_fail(request, error);
 		else
-			reply_listing(request, cut);
+			list_dir_reply(request, cut);
 	}
 	mcp_release(request);
 }
 
-static void list_act(struct mcp_request *request, struct sandbox *sandbox)
+static void pandastack_list_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = entry_came, .done = listing_done};
+	static const struct file_records records = {.entry = list_dir_entry_came,
+						    .done = list_dir_done};
 	struct file *file = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = file->path};
 	struct error error;
@@ -346,7 +348,7 @@ static void list_dir(struct mcp_request *request, const json_t *arguments)
 	struct file *file = request->state;
 	if (!file->path)
 		file->path = "/workspace";
-	target_ready(request, NULL, 0, list_act);
+	target_ready(request, NULL, 0, pandastack_list_act);
 }
 
 /* --- the face --- */
@@ -371,7 +373,7 @@ static void initialize_with_tools(struct mcp_request *request)
 }
 
 /* It is a failed call, not a bad request; a client of the modern protocol gets the usual error. */
-static bool unknown_tool(struct mcp_request *request, const char *name)
+static bool tool_is_unknown(struct mcp_request *request, const char *name)
 {
 	if (revision_modern(request->revision))
 		return false;
@@ -400,5 +402,5 @@ const struct mcp_face pandastack_face = {.name = "pandastack-sandbox",
 					 .request_max = REQUEST_MAX,
 					 .answer_max = ANSWER_MAX,
 					 .initialize = initialize_with_tools,
-					 .unknown_tool = unknown_tool,
+					 .unknown_tool = tool_is_unknown,
 					 .instructions = pandastack_instructions};

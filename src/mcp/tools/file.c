@@ -260,19 +260,19 @@ static bool list_entry_seen(void *data, const struct file_entry *entry)
 	return list->count < LIST_COUNTED;
 }
 
-static int listed_compare(const void *a, const void *b)
+static int listed_entries_compare(const void *a, const void *b)
 {
 	return strcmp(((const struct listed_entry *)a)->line,
 		      ((const struct listed_entry *)b)->line);
 }
 
-static void reply_list(struct mcp_request *request, bool cut)
+static void list_files_reply(struct mcp_request *request, bool cut)
 {
 	struct list_files_state *list = request->state;
 	struct buffer text DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	size_t shown = 0;
 	if (list->count > 0)
-		qsort(list->entries, list->count, sizeof(*list->entries), listed_compare);
+		qsort(list->entries, list->count, sizeof(*list->entries), listed_entries_compare);
 	while (shown < MIN(list->count, (size_t)LIST_SHOWN) &&
 	       buffer_append_text(&text, list->entries[shown].line) == 0)
 		shown++;
@@ -312,7 +312,7 @@ static void listed_file_stat_done(void *data, uint64_t total, bool cut, const st
 	mcp_release(request);
 }
 
-static void look_at_file(struct mcp_request *request)
+static void file_tool_look(struct mcp_request *request)
 {
 	static const struct file_records records = {.entry = list_entry_seen,
 						    .done = listed_file_stat_done};
@@ -337,11 +337,11 @@ static void list_files_done(void *data, uint64_t total, bool cut, const struct e
 	if (!pending_back(request))
 		return;
 	if (error && error->kind == ERROR_FILE_WRONG_TYPE)
-		look_at_file(request);
+		file_tool_look(request);
 	else if (error)
 		file_tool_fail(request, list->tool.path, error);
 	else
-		reply_list(request, cut);
+		list_files_reply(request, cut);
 	mcp_release(request);
 }
 

@@ -21,7 +21,7 @@
 
 /* --- get_metrics --- */
 
-static void say_counters(const struct sandbox *sandbox, struct buffer *to)
+static void counters_say(const struct sandbox *sandbox, struct buffer *to)
 {
 	const struct spawn_counters *counters = &sandbox->counters;
 	const struct limits *limits = &sandbox->row.limits;
@@ -57,7 +57,7 @@ static void say_counters(const struct sandbox *sandbox, struct buffer *to)
 	(void)!buffer_append_text(to, "\n");
 }
 
-static void reply_metrics(struct mcp_request *request)
+static void metrics_reply_text(struct mcp_request *request)
 {
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX), line DONE_BUFFER = BUFFER(KIB);
 	struct sandbox *sandbox = NULL;
@@ -66,13 +66,13 @@ static void reply_metrics(struct mcp_request *request)
 		sandbox = target_again(request);
 		if (!sandbox)
 			return;
-		say_counters(sandbox, &text);
+		counters_say(sandbox, &text);
 		content_reply(request, "%s", buffer_text(&text));
 		return;
 	}
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox))) {
 		buffer_clear(&line);
-		say_counters(sandbox, &line);
+		counters_say(sandbox, &line);
 		if (text.size + line.size > ANSWER_MAX - ANSWER_NOTE ||
 		    buffer_append(&text, line.data, line.size) < 0)
 			left_out++;
@@ -91,7 +91,7 @@ static void counters_refreshed(void *data, const struct error *error)
 	(void)error;
 	if (!tool_back(request))
 		return;
-	reply_metrics(request);
+	metrics_reply_text(request);
 	mcp_release(request);
 }
 
@@ -150,7 +150,7 @@ static void usage_free(void *state)
 	free(usage);
 }
 
-static void say_usage(const struct usage_row *row, struct buffer *to)
+static void usage_say(const struct usage_row *row, struct buffer *to)
 {
 	(void)!buffer_printf(
 	    to,
@@ -179,7 +179,7 @@ static bool usage_of_one(void *data, const struct usage_row *row)
 		(void)!buffer_printf(&usage->text, "%s%s%s%s: ", row->sandbox.text,
 				     row->name ? " (" : "", row->name ? row->name : "",
 				     row->name ? ")" : "");
-	say_usage(row, &usage->text);
+	usage_say(row, &usage->text);
 	(void)!buffer_append_text(&usage->text, "\n");
 	return true;
 }
@@ -212,7 +212,7 @@ static void usage_step(struct mcp_request *request)
 	(void)!buffer_printf(&usage->text, "%zu %s in %llu days: ", usage->count,
 			     usage->walk.by == USAGE_BY_WORKSPACE ? "workspaces" : "sandboxes",
 			     (unsigned long long)usage->days);
-	say_usage(&usage->sum, &usage->text);
+	usage_say(&usage->sum, &usage->text);
 	content_reply(request, "%s", buffer_text(&usage->text));
 }
 
@@ -283,7 +283,7 @@ struct activity {
 	char kind_list[ACTIVITY_KIND_LIST_MAX];
 };
 
-static bool say_entry(void *data, const struct activity_row *row)
+static bool activity_say_entry(void *data, const struct activity_row *row)
 {
 	struct buffer *to = data;
 	char when[CLOCK_TEXT_SIZE];
@@ -311,7 +311,7 @@ static bool say_entry(void *data, const struct activity_row *row)
 	return to->size < ANSWER_MAX - 4 * ANSWER_NOTE;
 }
 
-static void reply_activity(struct mcp_request *request, const struct id *sandbox)
+static void activity_reply_text(struct mcp_request *request, const struct id *sandbox)
 {
 	const struct activity *activity = request->state;
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
@@ -320,7 +320,7 @@ static void reply_activity(struct mcp_request *request, const struct id *sandbox
 				       .descending = true,
 				       .kinds = activity->kinds ? activity->kind_list : NULL,
 				       .limit = (uint32_t)activity->limit};
-	if (activity_each(request->core, &query, say_entry, &text, &error) < 0) {
+	if (activity_each(request->core, &query, activity_say_entry, &text, &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
@@ -330,7 +330,7 @@ static void reply_activity(struct mcp_request *request, const struct id *sandbox
 
 static void get_activity_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	reply_activity(request, &sandbox->row.id);
+	activity_reply_text(request, &sandbox->row.id);
 }
 
 static const struct field get_activity_fields[] = {
@@ -364,7 +364,7 @@ static void get_activity(struct mcp_request *request, const json_t *arguments)
 		0) {
 		struct id id = row.id;
 		sandbox_row_done(&row);
-		reply_activity(request, &id);
+		activity_reply_text(request, &id);
 		return;
 	}
 	target_ready(request, activity->sandbox, TARGET_ASLEEP, get_activity_act);

@@ -362,7 +362,7 @@ static size_t newest_lines(struct exec *exec, enum exec_stream stream, uint64_t 
 }
 
 /* What has come since. true: there is more that may not be sent yet. */
-static bool follow_send(struct exec_progress *progress, struct exec *exec)
+static bool exec_progress_send(struct exec_progress *progress, struct exec *exec)
 {
 	struct mcp_request *request = progress->request;
 	if (!request->open || (!request->progress_token && !request->task))
@@ -404,7 +404,7 @@ static void exec_progress_look(void *data)
 		return;
 	/* A message may reveal that the client is gone: then this request ends after it. */
 	mcp_hold(request);
-	if (follow_send(progress, exec))
+	if (exec_progress_send(progress, exec))
 		progress->alarm =
 		    alarm_after(request->core->loop, MCP_PROGRESS_MS, exec_progress_look, progress);
 	mcp_release(request);

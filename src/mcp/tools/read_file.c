@@ -72,8 +72,8 @@ static bool file_url_sign(struct mcp_request *request, struct buffer *to)
 	return true;
 }
 
-static void reply_binary(struct mcp_request *request, const struct file_content *content,
-			 const char *type)
+static void read_file_reply_binary(struct mcp_request *request, const struct file_content *content,
+				   const char *type)
 {
 	const struct read_file_state *reading = request->state;
 	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
@@ -112,8 +112,8 @@ static size_t shown_text_end(const struct read_file_state *reading,
 	return text_utf8_prefix(content->data, size);
 }
 
-static void say_rest(struct mcp_request *request, const struct file_content *content, size_t begin,
-		     size_t end, struct buffer *note)
+static void read_file_say_rest(struct mcp_request *request, const struct file_content *content,
+			       size_t begin, size_t end, struct buffer *note)
 {
 	const struct read_file_state *reading = request->state;
 	char extra[96], lines[48] = "", limit[48] = "";
@@ -154,8 +154,8 @@ static void say_rest(struct mcp_request *request, const struct file_content *con
 
 /* Text in another encoding, or with a few bytes that are not text: shown like output. The note
  * describes the original bytes, since edit_file needs them unchanged. */
-static void show_strange(struct mcp_request *request, const char *data, size_t size,
-			 struct buffer *note)
+static void read_file_show_strange(struct mcp_request *request, const char *data, size_t size,
+				   struct buffer *note)
 {
 	struct buffer shown DONE_BUFFER = BUFFER(4 * size + 1);
 	uint64_t binary = 0;
@@ -166,7 +166,7 @@ static void show_strange(struct mcp_request *request, const char *data, size_t s
 			     binary == 1 ? " is" : "s are");
 }
 
-static void reply_text(struct mcp_request *request, const struct file_content *content)
+static void read_file_reply_text(struct mcp_request *request, const struct file_content *content)
 {
 	const struct read_file_state *reading = request->state;
 	struct buffer note DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
@@ -180,11 +180,11 @@ static void reply_text(struct mcp_request *request, const struct file_content *c
 		const char *type = reading->offset == 0
 				       ? content_type_of(content->data, content->size, &image)
 				       : NULL;
-		reply_binary(request, content, type);
+		read_file_reply_binary(request, content, type);
 		return;
 	}
 	if (end > begin)
-		say_rest(request, content, begin, end, &note);
+		read_file_say_rest(request, content, begin, end, &note);
 	else if (content->file_size == 0)
 		(void)!buffer_append_text(&note, "the file is empty");
 	else
@@ -194,13 +194,13 @@ static void reply_text(struct mcp_request *request, const struct file_content *c
 	if (text_is_utf8(text, end - begin))
 		content_text(request, text, end - begin);
 	else
-		show_strange(request, text, end - begin, &note);
+		read_file_show_strange(request, text, end - begin, &note);
 	file_tool_note(request, buffer_text(&note));
 	content_end(request, false);
 }
 
-static void reply_image(struct mcp_request *request, const struct file_content *content,
-			const char *type)
+static void read_file_reply_image(struct mcp_request *request, const struct file_content *content,
+				  const char *type)
 {
 	const struct read_file_state *reading = request->state;
 	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
@@ -235,9 +235,9 @@ static void read_file_fail(struct mcp_request *request, const struct error *erro
 }
 
 /* Reads the next piece. */
-static void read_piece(struct mcp_request *request, uint64_t offset, uint64_t max,
-		       void (*done)(void *data, const struct file_content *content,
-				    const struct error *error))
+static void file_read_piece(struct mcp_request *request, uint64_t offset, uint64_t max,
+			    void (*done)(void *data, const struct file_content *content,
+					 const struct error *error))
 {
 	struct read_file_state *reading = request->state;
 	struct file_place place = {.principal = &request->principal, .path = reading->tool.path};
@@ -262,9 +262,9 @@ static void image_read(void *data, const struct file_content *content, const str
 	if (error)
 		read_file_fail(request, error);
 	else if (image && !content->more)
-		reply_image(request, content, type);
+		read_file_reply_image(request, content, type);
 	else /* it has changed meanwhile */
-		reply_binary(request, content, type);
+		read_file_reply_binary(request, content, type);
 	mcp_release(request);
 }
 
@@ -281,16 +281,16 @@ static void text_read(void *data, const struct file_content *content, const stru
 	if (error)
 		read_file_fail(request, error);
 	else if (image && !content->more)
-		reply_image(request, content, type);
+		read_file_reply_image(request, content, type);
 	else if (image && content->file_size <= IMAGE_MAX)
-		read_piece(request, 0, IMAGE_MAX, image_read);
+		file_read_piece(request, 0, IMAGE_MAX, image_read);
 	else
-		reply_text(request, content);
+		read_file_reply_text(request, content);
 	mcp_release(request);
 }
 
 /* Finds the beginning of the wanted line in this piece; false: it is further on. */
-static bool find_line(struct read_file_state *reading, const struct file_content *content)
+static bool text_find_line(struct read_file_state *reading, const struct file_content *content)
 {
 	const char *at = content->data, *end = content->data + content->size;
 	while (reading->lines_seen + 1 < reading->line) {
@@ -304,7 +304,8 @@ static bool find_line(struct read_file_state *reading, const struct file_content
 	return true;
 }
 
-static void lines_scanned(void *data, const struct file_content *content, const struct error *error)
+static void read_file_lines_scanned(void *data, const struct file_content *content,
+				    const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct read_file_state *reading = request->state;
@@ -312,8 +313,8 @@ static void lines_scanned(void *data, const struct file_content *content, const 
 		return;
 	if (error) {
 		read_file_fail(request, error);
-	} else if (find_line(reading, content)) {
-		read_piece(request, reading->offset, reading->limit, text_read);
+	} else if (text_find_line(reading, content)) {
+		file_read_piece(request, reading->offset, reading->limit, text_read);
 	} else if (!content->more) {
 		content_refuse(request, "There is no line %llu: the file has %llu line ends.",
 			       (unsigned long long)reading->line,
@@ -326,7 +327,7 @@ static void lines_scanned(void *data, const struct file_content *content, const 
 			       (unsigned long long)reading->line);
 	} else {
 		reading->scanned += content->size;
-		read_piece(request, reading->scanned, SCAN_PIECE, lines_scanned);
+		file_read_piece(request, reading->scanned, SCAN_PIECE, read_file_lines_scanned);
 	}
 	mcp_release(request);
 }
@@ -336,9 +337,9 @@ static void read_file_act(struct mcp_request *request, struct sandbox *sandbox)
 	const struct read_file_state *reading = request->state;
 	(void)sandbox;
 	if (reading->line_set && reading->line > 1)
-		read_piece(request, 0, SCAN_PIECE, lines_scanned);
+		file_read_piece(request, 0, SCAN_PIECE, read_file_lines_scanned);
 	else
-		read_piece(request, reading->offset, reading->limit, text_read);
+		file_read_piece(request, reading->offset, reading->limit, text_read);
 }
 
 const struct field read_file_fields[] = {

@@ -75,8 +75,8 @@ static bool job_reading_wants(const struct job_reading *reading, enum exec_strea
 }
 
 /* Adds the requested pages; `view` says where they end. */
-static void add_pages(struct job_reading *reading, struct answer *answer, struct exec *exec,
-		      struct answer_view *view)
+static void job_reading_add_pages(struct job_reading *reading, struct answer *answer,
+				  struct exec *exec, struct answer_view *view)
 {
 	uint64_t out =
 	    exec_total(exec, EXEC_STDOUT) - MIN(reading->from[0], exec_total(exec, EXEC_STDOUT));
@@ -113,7 +113,8 @@ static void add_pages(struct job_reading *reading, struct answer *answer, struct
 }
 
 /* The model's offset was wrong; the offsets of the next call say what was read instead. */
-static void add_past(const struct job_reading *reading, struct answer *answer, struct exec *exec)
+static void job_reading_add_past(const struct job_reading *reading, struct answer *answer,
+				 struct exec *exec)
 {
 	for (int i = 0; i < 2; i++) {
 		if (reading->past[i] > 0 && job_reading_wants(reading, EXEC_STDOUT + i) &&
@@ -126,8 +127,8 @@ static void add_past(const struct job_reading *reading, struct answer *answer, s
 	}
 }
 
-static void add_matches(struct job_reading *reading, struct answer *answer,
-			struct answer_view *view, bool full)
+static void job_reading_add_matches(struct job_reading *reading, struct answer *answer,
+				    struct answer_view *view, bool full)
 {
 	struct job_search *search = &reading->search;
 	view->output.out_end = search->at[0];
@@ -166,12 +167,12 @@ static void job_reading_reply(struct job_reading *reading, struct exec *exec, bo
 	};
 	answer_begin(&answer, reading->max);
 	if (reading->pattern)
-		add_matches(reading, &answer, &view, full);
+		job_reading_add_matches(reading, &answer, &view, full);
 	else if (reading->paged)
-		add_pages(reading, &answer, exec, &view);
+		job_reading_add_pages(reading, &answer, exec, &view);
 	else
 		job_reading_view_all(reading, &job, &view);
-	add_past(reading, &answer, exec);
+	job_reading_add_past(reading, &answer, exec);
 	if (full && job_over(&job)) {
 		answer_next_call(&answer.text, exec, &view, 0);
 	} else if (!job_over(&job)) {
@@ -314,7 +315,7 @@ static void job_reading_step(struct job_reading *reading, struct exec *exec)
 /* --- the beginning --- */
 
 /* From the beginning, or from the end if it is negative. */
-static uint64_t offset_of(int64_t offset, uint64_t total)
+static uint64_t job_reading_offset(int64_t offset, uint64_t total)
 {
 	if (offset >= 0)
 		return (uint64_t)offset;
@@ -333,7 +334,8 @@ static void read_job_act(struct mcp_request *request, struct exec *exec)
 		/* `offset` applies to the stream that is read alone. */
 		int which = reading->only == EXEC_STDERR ? 0 : i;
 		bool given = reading->offset_given[which];
-		reading->from[i] = given ? offset_of(reading->offsets[which], total) : begins[i];
+		reading->from[i] =
+		    given ? job_reading_offset(reading->offsets[which], total) : begins[i];
 		if (reading->from[i] > total) {
 			reading->past[i] = reading->offsets[which];
 			reading->from[i] = total;

@@ -120,7 +120,7 @@ static void run_code_cancelled(struct mcp_request *request)
 
 /* It has not begun: it waits for a context that another call uses, or its interpreter is not ready
  * yet. */
-static void refuse_waiting(struct tool_exec *tool_exec)
+static void waiting_call_refuse(struct tool_exec *tool_exec)
 {
 	struct mcp_request *request = tool_exec->request;
 	foreground_cell_abandon(TAKE_PTR(tool_exec->cell));
@@ -144,7 +144,7 @@ static void run_code_hand_back(void *data)
 		return;
 	struct code_context *context = foreground_cell_detach(tool_exec->cell);
 	if (!context) {
-		refuse_waiting(tool_exec);
+		waiting_call_refuse(tool_exec);
 		tool_exec_leave(tool_exec);
 		return;
 	}

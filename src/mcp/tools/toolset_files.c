@@ -133,7 +133,7 @@ static void move_file(struct mcp_request *request, const json_t *arguments)
 
 /* --- set_file_mode --- */
 
-static bool parse_mode(const char *text, uint32_t *ret_mode)
+static bool change_file_parse_mode(const char *text, uint32_t *ret_mode)
 {
 	uint32_t mode = 0;
 	size_t size = strspn(text, "01234567");
@@ -159,7 +159,7 @@ static void set_file_mode(struct mcp_request *request, const json_t *arguments)
 	struct change_file_state *change = change_new(request, FILE_CHMOD, "changed the mode of");
 	if (!tool_arguments(request, arguments, change))
 		return;
-	if (!parse_mode(change->mode, &change->request.mode)) {
+	if (!change_file_parse_mode(change->mode, &change->request.mode)) {
 		content_refuse(request,
 			       "field `mode` must be octal digits like \"0644\", at most 7777.");
 		return;
@@ -253,7 +253,7 @@ static void copy_file(struct mcp_request *request, const json_t *arguments)
 
 /* --- stat_file --- */
 
-static bool stat_entry(void *data, const struct file_entry *entry)
+static bool stat_file_entry(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
 	struct change_file_state *change = request->state;
@@ -274,7 +274,7 @@ static const char *type_name(char type)
 	return found ? names[found - types] : "unknown";
 }
 
-static void stat_done(void *data, uint64_t total, bool cut, const struct error *error)
+static void stat_file_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	const struct change_file_state *change = request->state;
@@ -306,7 +306,8 @@ static void stat_done(void *data, uint64_t total, bool cut, const struct error *
 
 static void stat_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = stat_entry, .done = stat_done};
+	static const struct file_records records = {.entry = stat_file_entry,
+						    .done = stat_file_done};
 	struct change_file_state *change = request->state;
 	struct file_place place = {.principal = &request->principal, .path = change->tool.path};
 	struct error error;

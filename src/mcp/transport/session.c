@@ -112,7 +112,7 @@ static struct list *session_bucket(struct mcp_server *server, const char *id)
 				 SESSION_BUCKETS];
 }
 
-static bool view_equal(const struct mcp_view *a, const struct mcp_view *b)
+static bool views_equal(const struct mcp_view *a, const struct mcp_view *b)
 {
 	return a->face == b->face && a->toolsets == b->toolsets && a->read_only == b->read_only &&
 	       id_equal(&a->sandbox, &b->sandbox);
@@ -127,7 +127,7 @@ struct mcp_session *session_find(struct mcp_server *server, const char *id,
 		struct mcp_session *session = list_entry(node, struct mcp_session, bucket);
 		if (strcmp(session->id, id) == 0)
 			return principal_same(&session->principal, principal) &&
-				       view_equal(&session->view, view)
+				       views_equal(&session->view, view)
 				   ? session
 				   : NULL;
 	}
@@ -213,7 +213,7 @@ int session_open(struct mcp_session *session, struct error *error)
 	return 0;
 }
 
-static bool has_connection(const struct mcp_session *session)
+static bool session_has_connection(const struct mcp_session *session)
 {
 	list_each ((struct list *)&session->streams, node)
 		if (list_entry(node, struct mcp_stream, link)->call)
@@ -228,7 +228,7 @@ void sessions_tend(struct mcp_server *server, int64_t now)
 			struct mcp_session *session = list_entry(node, struct mcp_session, bucket);
 			streams_expire(session, now);
 			if (now - session->used > (int64_t)SESSION_IDLE_MS * NSEC_PER_MSEC &&
-			    session->requests.count == 0 && !has_connection(session))
+			    session->requests.count == 0 && !session_has_connection(session))
 				session_end(session);
 		}
 	}
@@ -355,7 +355,7 @@ static void subscription_updated(struct resource_watch *watch)
 		session_notify(subscription->session, &message);
 }
 
-static struct subscription *find_subscription(struct mcp_session *session, const char *uri)
+static struct subscription *session_find_subscription(struct mcp_session *session, const char *uri)
 {
 	list_each (&session->subscriptions, node) {
 		struct subscription *found = list_entry(node, struct subscription, link);
@@ -367,7 +367,7 @@ static struct subscription *find_subscription(struct mcp_session *session, const
 
 int session_subscribe(struct mcp_session *session, const char *uri, struct error *error)
 {
-	if (find_subscription(session, uri))
+	if (session_find_subscription(session, uri))
 		return 0;
 	if (session->subscription_count >= SESSION_SUBSCRIPTIONS_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
@@ -391,7 +391,7 @@ int session_subscribe(struct mcp_session *session, const char *uri, struct error
 
 void session_unsubscribe(struct mcp_session *session, const char *uri)
 {
-	struct subscription *subscription = find_subscription(session, uri);
+	struct subscription *subscription = session_find_subscription(session, uri);
 	if (subscription)
 		subscription_remove(subscription);
 }
@@ -406,7 +406,7 @@ enum mcp_log_level session_log_level(const struct mcp_session *session)
 	return session->log_level;
 }
 
-static void notify_of_change(struct list *sessions, const struct buffer *message)
+static void session_notify_of_change(struct list *sessions, const struct buffer *message)
 {
 	list_each (sessions, node) {
 		struct mcp_session *session = list_entry(node, struct mcp_session, bucket);
@@ -423,7 +423,7 @@ void mcp_list_changed(struct mcp_server *server, const char *what)
 			  what) < 0)
 		return;
 	for (size_t i = 0; i < SESSION_BUCKETS; i++)
-		notify_of_change(&server->sessions[i], &message);
-	notify_of_change(&server->line_sessions, &message);
+		session_notify_of_change(&server->sessions[i], &message);
+	session_notify_of_change(&server->line_sessions, &message);
 	listen_list_changed(server, what);
 }
