@@ -192,23 +192,23 @@ static bool mcp_call_admit(struct call *call, struct mcp_server *server, struct 
 	return true;
 }
 
-static struct mcp_server *served;
+static struct mcp_server *served_server;
 
 struct mcp_server *mcp_served(void)
 {
-	return served;
+	return served_server;
 }
 
 void mcp_serve(struct mcp_server *server)
 {
-	served = server;
+	served_server = server;
 }
 
 static void mcp_call_enter(struct call *call,
 			   void (*handle)(struct call *call, struct mcp_server *server,
 					  const struct mcp_view *view))
 {
-	struct mcp_server *server = served;
+	struct mcp_server *server = served_server;
 	struct mcp_view view;
 	struct error error;
 	/* The router accepts every origin on a Unix socket, since browsers cannot reach it

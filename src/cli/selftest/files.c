@@ -301,7 +301,7 @@ static const struct file_operation {
 };
 
 /* %s stands for the marker's folder. */
-static const char *const ways[] = {
+static const char *const path_ways[] = {
     "%s",
     "../../../../../../../../..%s",
     "/../../..%s",
@@ -355,14 +355,15 @@ static int operation_run(struct selftest *test, const struct file_operation *ope
 	if (links_make(test, error) < 0)
 		return -1;
 	for (size_t u = 0; u < (one_id ? 1 : ARRAY_SIZE(users)); u++) {
-		for (size_t w = 0; w < ARRAY_SIZE(ways); w++) {
+		for (size_t w = 0; w < ARRAY_SIZE(path_ways); w++) {
 			DONE_BUFFER struct buffer answer = BUFFER(ANSWER_MAX);
 			struct path_attempt attempt = {.test = test, .id = id, .user = users[u]};
 			DONE_BUFFER struct buffer folder = BUFFER(240);
-			const char *hole = strstr(ways[w], "%s");
-			if (buffer_printf(&folder, "%.*s%s",
-					  (int)(hole ? hole - ways[w] : (long)strlen(ways[w])),
-					  ways[w], hole ? test->folder : "") < 0)
+			const char *hole = strstr(path_ways[w], "%s");
+			if (buffer_printf(
+				&folder, "%.*s%s",
+				(int)(hole ? hole - path_ways[w] : (long)strlen(path_ways[w])),
+				path_ways[w], hole ? test->folder : "") < 0)
 				return error_set(error, ERROR_INTERNAL, "a way is too long");
 			snprintf(attempt.folder, sizeof(attempt.folder), "%s", folder.data);
 			snprintf(attempt.way, sizeof(attempt.way), "%s/marker", folder.data);

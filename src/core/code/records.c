@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-static const char *const kinds[] = {
+static const char *const record_kinds[] = {
     [CODE_RECORD_READY] = "ready", [CODE_RECORD_BEGIN] = "begin", [CODE_RECORD_DATA] = "data",
     [CODE_RECORD_LEFT] = "left",   [CODE_RECORD_ERROR] = "error", [CODE_RECORD_WHOLE] = "whole",
     [CODE_RECORD_END] = "end",
@@ -104,7 +104,7 @@ int code_record_parse(const char *data, size_t size, struct code_record *ret_rec
 	if (!next_word(&words, kind, sizeof(kind)))
 		return -EBADMSG;
 	for (size_t i = CODE_RECORD_READY; i <= CODE_RECORD_END; i++)
-		if (strcmp(kind, kinds[i]) == 0)
+		if (strcmp(kind, record_kinds[i]) == 0)
 			record.kind = (enum code_record_kind)i;
 	if (!record.kind || !next_number(&words, INT64_MAX, &record.cell) ||
 	    !next_number(&words, UINT32_MAX, &index) ||

@@ -9,11 +9,11 @@
 #include "mcp/resources/uri.h"
 #include "mcp/transport/session.h"
 
-static const struct resource_kind *const none[] = {NULL};
+static const struct resource_kind *const no_resource_kinds[] = {NULL};
 
 static const struct resource_kind *const *view_resource_kinds(const struct mcp_face *face)
 {
-	return face->resources ? face->resources : none;
+	return face->resources ? face->resources : no_resource_kinds;
 }
 
 const struct resource_kind *resource_find(const struct mcp_face *face, const char *uri,

@@ -11,7 +11,7 @@
 #include "core/exec/exec.h"
 #include "core/account/access.h"
 #include "mcp/alarm.h"
-#include "mcp/pending.h"
+#include "mcp/pending_operation.h"
 #include "mcp/tools/tool_exec.h"
 #include "mcp/server.h"
 #include "mcp/tasks/task_private.h"

@@ -186,7 +186,7 @@ static void cell_start(struct tool_exec *tool_exec, struct sandbox *sandbox,
 /* --- a context --- */
 
 /* Calls whose context another call is creating, the oldest first. */
-static struct list waiting = {&waiting, &waiting};
+static struct list waiting_calls = {&waiting_calls, &waiting_calls};
 
 static void run_code_in_context(struct tool_exec *tool_exec, struct sandbox *sandbox);
 
@@ -206,7 +206,7 @@ static void run_code_try_again(void *data)
  * the context if it does not exist. In a later turn, since the context may be removed only then. */
 static void waiting_calls_wake(struct tool_exec *creator)
 {
-	list_each (&waiting, node) {
+	list_each (&waiting_calls, node) {
 		struct tool_exec *tool_exec = list_entry(node, struct tool_exec, waiting);
 		if (!id_equal(&tool_exec->code.id, &creator->code.id))
 			continue;
@@ -291,7 +291,7 @@ static void run_code_in_context(struct tool_exec *tool_exec, struct sandbox *san
 					     &error);
 	if (result < 0 && !found && error.kind == ERROR_CONTEXT_BUSY) {
 		tool_exec->creating = false;
-		list_append(&waiting, &tool_exec->waiting);
+		list_append(&waiting_calls, &tool_exec->waiting);
 		return;
 	}
 	if (result < 0) {

@@ -80,7 +80,7 @@ struct kept_list {
 	struct buffer text;
 	struct buffer answer; /* to tools/list, the part after the id; empty: not rendered yet */
 };
-static struct kept_list kept[LISTS_KEPT];
+static struct kept_list kept_lists[LISTS_KEPT];
 static size_t next_kept;
 
 static void put_annotations(struct json_writer *writer, const struct mcp_tool *tool,
@@ -144,11 +144,13 @@ static struct kept_list *tool_list_find(const struct mcp_request *request)
 		if (principal_may(&request->principal, scopes[i]))
 			wanted.scopes |= scopes[i];
 	for (size_t i = 0; i < LISTS_KEPT; i++)
-		if (kept[i].face == wanted.face && kept[i].toolsets == wanted.toolsets &&
-		    kept[i].scopes == wanted.scopes && kept[i].read_only == wanted.read_only &&
-		    kept[i].revision == wanted.revision)
-			return &kept[i];
-	struct kept_list *list = &kept[next_kept++ % LISTS_KEPT];
+		if (kept_lists[i].face == wanted.face &&
+		    kept_lists[i].toolsets == wanted.toolsets &&
+		    kept_lists[i].scopes == wanted.scopes &&
+		    kept_lists[i].read_only == wanted.read_only &&
+		    kept_lists[i].revision == wanted.revision)
+			return &kept_lists[i];
+	struct kept_list *list = &kept_lists[next_kept++ % LISTS_KEPT];
 	buffer_done(&list->text);
 	buffer_done(&list->answer);
 	*list = wanted;

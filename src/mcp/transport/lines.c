@@ -22,7 +22,7 @@
 #define METHOD_WITHIN 64
 
 struct lines {
-	struct list link; /* in `all` */
+	struct list link; /* in `lines_all` */
 	struct call *call;
 	struct mcp_connection connection;
 	struct ephemeral_hold hold;
@@ -42,7 +42,7 @@ struct lines {
 	bool over;
 };
 
-static struct list all = {&all, &all};
+static struct list lines_all = {&lines_all, &lines_all};
 
 /* --- to the client --- */
 
@@ -285,7 +285,7 @@ static void lines_client_gone(struct call *call)
 
 void lines_end(bool every)
 {
-	list_each (&all, node) {
+	list_each (&lines_all, node) {
 		struct lines *lines = list_entry(node, struct lines, link);
 		struct call *call = lines->call;
 		if (!every && mcp_connection_busy(&lines->connection))
@@ -394,7 +394,7 @@ void lines_post(struct call *call)
 						    .send = lines_send_line,
 						    .ready = lines_connection_ready,
 						    .data = lines};
-	list_append(&all, &lines->link);
+	list_append(&lines_all, &lines->link);
 	call->state = lines;
 	call->state_free = lines_free;
 	call->on_gone = lines_client_gone;

@@ -41,7 +41,7 @@
 #define HIGH_FD 64 /* above every descriptor that the child needs */
 
 /* The reports that an init sends, in order; attempt.step counts the received ones. */
-static const uint32_t reports[] = {BOOT_PREPARE, BOOT_ASSIGN, 0};
+static const uint32_t boot_reports[] = {BOOT_PREPARE, BOOT_ASSIGN, 0};
 
 /* Everything that a boot holds until it is done. */
 struct boot_attempt {
@@ -281,7 +281,7 @@ static ssize_t report_receive_message(struct boot_attempt *attempt, struct boot_
 static int report_receive(struct boot_attempt *attempt, struct error *error)
 {
 	struct boot_report report;
-	uint32_t request = reports[attempt->step];
+	uint32_t request = boot_reports[attempt->step];
 	ssize_t got = report_receive_message(attempt, &report);
 	if (got == -ETIMEDOUT)
 		return error_set(error, ERROR_TIMED_OUT,
@@ -315,7 +315,7 @@ static int report_receive(struct boot_attempt *attempt, struct error *error)
 
 static int reports_receive(struct boot_attempt *attempt, struct error *error)
 {
-	while (attempt->step < ARRAY_SIZE(reports))
+	while (attempt->step < ARRAY_SIZE(boot_reports))
 		if (report_receive(attempt, error) < 0)
 			return -1;
 	return 0;

@@ -1,5 +1,5 @@
 /* See pending.h. Called by the tools that wait, on the loop; nothing blocks. */
-#include "mcp/pending.h"
+#include "mcp/pending_operation.h"
 
 #include <signal.h>
 #include <stdlib.h>
