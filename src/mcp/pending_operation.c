@@ -1,4 +1,4 @@
-/* See pending.h. Called by the tools that wait, on the loop; nothing blocks. */
+/* See pending_operation.h. Called by the tools that wait, on the loop; nothing blocks. */
 #include "mcp/pending_operation.h"
 
 #include <signal.h>
