@@ -40,14 +40,14 @@ struct done_call {
 	void *data;
 };
 
-struct asker asker_from_principal(const struct principal *principal)
+struct kept_principal principal_keep(const struct principal *principal)
 {
-	return principal ? (struct asker){true, *principal} : (struct asker){0};
+	return principal ? (struct kept_principal){true, *principal} : (struct kept_principal){0};
 }
 
-const struct principal *asker_principal(const struct asker *asker)
+const struct principal *kept_principal_get(const struct kept_principal *caller)
 {
-	return asker->set ? &asker->principal : NULL;
+	return caller->set ? &caller->principal : NULL;
 }
 
 static void core_run_later(struct core *core)

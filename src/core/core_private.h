@@ -182,10 +182,10 @@ struct sandbox_life {
 	int mount_fds[SANDBOX_MOUNTS_MAX]; /* for START; -1 after a restart of the daemon */
 	uint32_t mount_count;
 
-	struct list watchers;    /* struct sandbox_watcher */
-	struct list drained;     /* struct waiter: sandbox_drain() */
-	struct asker drained_by; /* the caller of the drain */
-	bool notifying;          /* a later turn tells the watchers */
+	struct list watchers;             /* struct sandbox_watcher */
+	struct list drained;              /* struct waiter: sandbox_drain() */
+	struct kept_principal drained_by; /* the caller of the drain */
+	bool notifying;                   /* a later turn tells the watchers */
 
 	struct activity_head activity;
 

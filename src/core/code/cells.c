@@ -94,7 +94,7 @@ static void cell_record_activity(struct code_context *context, const struct fore
 	char number[24], code[16];
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)cell->number);
 	snprintf(code, sizeof(code), "%d", cell->exit_code);
-	ACTIVITY(context->sandbox, ACTIVITY_CODE_RAN, asker_principal(&waited->asker),
+	ACTIVITY(context->sandbox, ACTIVITY_CODE_RAN, kept_principal_get(&waited->caller),
 		 &context->row.exec, {"language", code_language_name(context->row.language)},
 		 {"context", context->once ? NULL : context->row.id.text}, {"cell", number},
 		 {"exit_code", code}, {"timed_out", cell->timed_out ? "true" : NULL},
@@ -271,7 +271,7 @@ static struct foreground_cell *foreground_cell_new(struct code_context *context,
 	waited->size = spec->size;
 	waited->timeout_ms = spec->timeout_ms;
 	waited->cell = spec->cell;
-	waited->asker = asker_from_principal(spec->principal);
+	waited->caller = principal_keep(spec->principal);
 	return waited;
 }
 
@@ -289,7 +289,7 @@ static int cell_start_once(struct sandbox *sandbox, const struct code_spec *spec
 	    .user = spec->user ? text_duplicate(spec->user) : NULL,
 	};
 	struct code_context *context = code_context_new(sandbox, &row, true);
-	context->life->asker = asker_from_principal(spec->principal);
+	context->life->caller = principal_keep(spec->principal);
 	if (code_interpreter_start(context, spec, error) < 0) {
 		code_context_free(context);
 		return -1;

@@ -80,7 +80,7 @@ struct exec *code_context_exec(const struct code_context *context)
 
 const struct principal *code_principal(const struct code_context *context)
 {
-	return asker_principal(&context->life->asker);
+	return kept_principal_get(&context->life->caller);
 }
 
 void code_context_save(struct code_context *context)
@@ -362,7 +362,7 @@ int code_context_create(struct sandbox *sandbox, const struct code_spec *spec, C
 	row.cwd = spec->cwd ? text_duplicate(spec->cwd) : NULL;
 	row.user = spec->user ? text_duplicate(spec->user) : NULL;
 	struct code_context *context = code_context_new(sandbox, &row, false);
-	context->life->asker = asker_from_principal(spec->principal);
+	context->life->caller = principal_keep(spec->principal);
 	if (code_interpreter_start(context, spec, error) < 0) {
 		code_context_free(context);
 		return -1;
@@ -417,7 +417,7 @@ int code_context_restart(struct code_context *context, const struct principal *p
 	free(row->reason);
 	row->reason = NULL;
 	life->start_error = (struct error){0};
-	life->asker = asker_from_principal(principal);
+	life->caller = principal_keep(principal);
 	char *packed = malloc(row->environment_size + 1);
 	if (!packed)
 		abort();

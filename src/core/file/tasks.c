@@ -41,7 +41,7 @@ struct file_task *file_task_new(struct sandbox *sandbox, const struct file_place
 	}
 	task->core = sandbox->core;
 	task->sandbox = sandbox->row.id;
-	task->asker = asker_from_principal(place->principal);
+	task->caller = principal_keep(place->principal);
 	task->path = text_duplicate(place->path);
 	task->request.path = text_bytes(task->path);
 	task->data = data;
@@ -129,8 +129,8 @@ int file_task_begin(struct file_task *task, struct error *error)
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended",
 				 task->sandbox.text);
-	return file_start(sandbox, asker_principal(&task->asker), &task->request, &callbacks, task,
-			  &task->handle, error);
+	return file_start(sandbox, kept_principal_get(&task->caller), &task->request, &callbacks,
+			  task, &task->handle, error);
 }
 
 int file_task_first(struct file_task *task, struct file_task **ret_task, struct error *error)

@@ -16,7 +16,7 @@
 /* A checked change. Its strings are owned until they move into the row. */
 struct prepared_change {
 	struct core *core;
-	struct asker asker; /* the caller, recorded when the spawner has answered */
+	struct kept_principal caller; /* the caller, recorded when the spawner has answered */
 	struct id id;
 	struct sandbox_change change; /* its pointers are not used after the check */
 	char *name, *metadata, *labels;
@@ -179,7 +179,7 @@ static int change_apply(struct sandbox *sandbox, struct prepared_change *prepare
 		*row = before;
 		return -1;
 	}
-	record_change(sandbox, asker_principal(&prepared->asker), &prepared->change);
+	record_change(sandbox, kept_principal_get(&prepared->caller), &prepared->change);
 	if (prepared->change.name_set)
 		sandbox_relist(sandbox);
 	if (prepared->change.timeout_set) {
@@ -210,7 +210,7 @@ static void limits_set_done(void *data, const struct error *refused)
 			  prepared->id.text);
 		refused = &error;
 	} else if (!refused && change_apply(sandbox, prepared, &error) < 0) {
-		if (sandbox_set_limits(sandbox, asker_principal(&prepared->asker),
+		if (sandbox_set_limits(sandbox, kept_principal_get(&prepared->caller),
 				       &prepared->limits_before, limits_restored, NULL,
 				       &ignored) < 0)
 			limits_restored(NULL, &ignored);
@@ -228,7 +228,7 @@ int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
 	if (!prepared)
 		abort();
 	*prepared = (struct prepared_change){.core = core,
-					     .asker = asker_from_principal(principal),
+					     .caller = principal_keep(principal),
 					     .id = sandbox->row.id,
 					     .change = *change,
 					     .done = done,
