@@ -47,7 +47,7 @@ static uint32_t *edge_slot(uint32_t parent, const char *segment, size_t size)
 	}
 }
 
-static uint32_t add_node(uint32_t parent, const char *segment, size_t size)
+static uint32_t node_add(uint32_t parent, const char *segment, size_t size)
 {
 	uint32_t *place =
 	    segment[0] == '{' ? &tree.nodes[parent].any : edge_slot(parent, segment, size);
@@ -59,12 +59,12 @@ static uint32_t add_node(uint32_t parent, const char *segment, size_t size)
 	return tree.node_count++;
 }
 
-static void add_route(const struct route *route)
+static void route_add(const struct route *route)
 {
 	uint32_t at = 0;
 	for (const char *segment = route->pattern; *segment == '/';) {
 		size_t size = strcspn(++segment, "/");
-		at = add_node(at, segment, size);
+		at = node_add(at, segment, size);
 		segment += size;
 	}
 	struct node *node = &tree.nodes[at];
@@ -92,7 +92,7 @@ void route_index_build(const struct route *const *tables)
 	tree.mask = (uint32_t)slots - 1;
 	for (const struct route *const *table = tables; *table; table++)
 		for (const struct route *route = *table; route->method; route++)
-			add_route(route);
+			route_add(route);
 }
 
 struct route_search {

@@ -100,8 +100,8 @@ static int activity_read_query(struct call *call, struct activity_query *query,
 	return 0;
 }
 
-static void reply_page(struct call *call, const struct id *sandbox,
-		       const struct activity_query *query)
+static void activity_reply_page(struct call *call, const struct id *sandbox,
+				const struct activity_query *query)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct activity_page page = {.writer = json_writer_on(&buffer), .limit = query->limit - 1};
@@ -139,7 +139,7 @@ void activity_get(struct call *call)
 	sandbox_row_done(&row);
 	query.sandbox = &sandbox;
 	activity_flush(core);
-	reply_page(call, &sandbox, &query);
+	activity_reply_page(call, &sandbox, &query);
 }
 
 const struct route activity_routes[] = {

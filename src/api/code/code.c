@@ -53,7 +53,7 @@ static void put_session(struct json_writer *writer, const struct code_call *code
 	put_object_end(writer);
 }
 
-static void reply_cell(struct code_call *code, const struct code_context *context,
+static void cell_reply(struct code_call *code, const struct code_context *context,
 		       const struct code_cell *cell)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
@@ -65,13 +65,14 @@ static void reply_cell(struct code_call *code, const struct code_context *contex
 	reply_json(code->call, 200, &writer);
 }
 
-static void cell_changed(void *data, struct code_context *context, const struct code_cell *cell)
+static void code_cell_changed(void *data, struct code_context *context,
+			      const struct code_cell *cell)
 {
 	code_stream_changed(((struct call *)data)->state, context, cell);
 }
 
-static void cell_done(void *data, struct code_context *context, const struct code_cell *cell,
-		      const struct error *error)
+static void code_cell_done(void *data, struct code_context *context, const struct code_cell *cell,
+			   const struct error *error)
 {
 	struct call *call = data;
 	struct code_call *code = call->state;
@@ -81,7 +82,7 @@ static void cell_done(void *data, struct code_context *context, const struct cod
 	else if (error)
 		reply_error(call, error);
 	else if (call->exchange)
-		reply_cell(code, context, cell);
+		cell_reply(code, context, cell);
 	call_release(call);
 }
 
@@ -100,8 +101,8 @@ static void code_cell_act(struct call *call, struct sandbox *sandbox)
 	struct code_call *code = call->state;
 	struct code_context *context = NULL;
 	struct error error;
-	const struct code_callbacks callbacks = {code->stream ? cell_changed : NULL, cell_done,
-						 call_hold(call)};
+	const struct code_callbacks callbacks = {code->stream ? code_cell_changed : NULL,
+						 code_cell_done, call_hold(call)};
 	code->spec.principal = &call->principal;
 	if ((code->context[0] && code_context_find(sandbox, code->context, &context, &error) < 0) ||
 	    foreground_cell_start(sandbox, context, &code->spec, &callbacks, &code->cell, &error) <
@@ -248,7 +249,7 @@ static void repl_post(struct call *call)
 
 /* --- contexts --- */
 
-static void reply_context(struct call *call, int status, const struct code_context *context)
+static void context_reply(struct call *call, int status, const struct code_context *context)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -263,7 +264,7 @@ static void context_created(void *data, struct code_context *context, const stru
 	if (error)
 		reply_error(call, error);
 	else if (call->exchange)
-		reply_context(call, code ? 201 : 200, context);
+		context_reply(call, code ? 201 : 200, context);
 	else if (code)
 		code_context_delete(context, &call->principal); /* nobody knows its id */
 	call_release(call);
@@ -341,7 +342,7 @@ static void context_get(struct call *call)
 {
 	struct code_context *context = context_find(call);
 	if (context)
-		reply_context(call, 200, context);
+		context_reply(call, 200, context);
 }
 
 static void context_delete(struct call *call)

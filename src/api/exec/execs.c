@@ -61,7 +61,7 @@ static void exec_call_gone(struct call *call)
 	exec_call->exec = NULL;
 }
 
-static void reply_exec(struct call *call, int status, const struct exec *exec)
+static void exec_reply(struct call *call, int status, const struct exec *exec)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -103,7 +103,7 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 	} else if (exec) {
 		if (fields->stdin_kind == STDIN_GIVEN)
 			stdin_feed(exec, TAKE_PTR(fields->stdin_data), fields->stdin_size);
-		reply_exec(call, 202, exec);
+		exec_reply(call, 202, exec);
 	}
 }
 
@@ -303,7 +303,7 @@ void exec_get(struct call *call)
 {
 	struct exec *exec = call_exec(call);
 	if (exec)
-		reply_exec(call, 200, exec);
+		exec_reply(call, 200, exec);
 }
 
 /* --- signal, cancel --- */
@@ -363,7 +363,7 @@ static void exec_signal_act(struct call *call, struct sandbox *sandbox)
 			&error) < 0)
 		reply_error(call, &error);
 	else
-		reply_exec(call, 200, exec);
+		exec_reply(call, 200, exec);
 }
 
 void exec_signal_post(struct call *call)
@@ -386,7 +386,7 @@ static void exec_resize_act(struct call *call, struct sandbox *sandbox)
 	if (exec_resize(exec, size.rows, size.columns, &error) < 0)
 		reply_error(call, &error);
 	else
-		reply_exec(call, 200, exec);
+		exec_reply(call, 200, exec);
 }
 
 void exec_resize_post(struct call *call)

@@ -148,7 +148,7 @@ static void logs_take_cursor(struct logs *logs)
 		buffer_clear(&logs->cursor);
 }
 
-static void reply_page(struct logs *logs, bool more)
+static void logs_reply_page(struct logs *logs, bool more)
 {
 	struct call *call = logs->call;
 	if (!logs->full)
@@ -205,7 +205,7 @@ static void logs_read_on(struct logs *logs)
 		logs_fail(logs, &error);
 	else if (!logs->follow && (result == LOG_NONE || (logs->full && result == LOG_LINE) ||
 				   logs->searched > SEARCH_MAX))
-		reply_page(logs, result != LOG_NONE);
+		logs_reply_page(logs, result != LOG_NONE);
 	else if (result == LOG_AGAIN)
 		logs_read_later(logs);
 	else if (result == LOG_NONE)

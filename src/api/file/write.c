@@ -12,8 +12,8 @@
 
 #define LEFT_MAX (1 * MIB) /* larger than any piece of a body */
 
-static void write_done(struct file_operation_handle *handle, const void *result, size_t size,
-		       const struct error *error)
+static void file_write_done(struct file_operation_handle *handle, const void *result, size_t size,
+			    const struct error *error)
 {
 	struct file_outcome outcome;
 	struct file_call *file = file_result(handle, result, size, error, &outcome);
@@ -81,7 +81,7 @@ void file_body_credit(struct file_operation_handle *handle)
 }
 
 static const struct file_callbacks write_callbacks = {.on_credit = file_body_credit,
-						      .on_done = write_done};
+						      .on_done = file_write_done};
 
 void file_body_data(struct call *call, const char *data, size_t size)
 {

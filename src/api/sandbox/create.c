@@ -16,7 +16,7 @@ struct create_call {
 	struct idempotent *request; /* NULL: it has no key */
 };
 
-static void create_free(void *state)
+static void create_call_free(void *state)
 {
 	struct create_call *create = state;
 	create_fields_done(&create->fields);
@@ -31,7 +31,7 @@ static void create_end_request(struct create_call *create, bool kept)
 	create->request = NULL;
 }
 
-static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
+static void create_call_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct call *call = data;
 	struct create_call *create = call->state;
@@ -97,7 +97,7 @@ static int create_repeat(struct call *call, struct create_call *create, struct e
 }
 
 /* Written together with the sandbox's row, so that no sandbox exists without its key. */
-static int sandbox_named(void *data, const struct id *id, struct error *error)
+static int create_call_named(void *data, const struct id *id, struct error *error)
 {
 	struct create_call *create = ((struct call *)data)->state;
 	return idempotency_record(create->request, id, NULL, NULL, 0, error);
@@ -117,7 +117,7 @@ void sandbox_post(struct call *call)
 	if (!create)
 		abort();
 	call->state = create;
-	call->state_free = create_free;
+	call->state_free = create_call_free;
 	int found = call_fields(call, &create->fields.fields, &error);
 	if (found == 0)
 		found = create_fields_check(call, &create->fields, &error);
@@ -129,11 +129,11 @@ void sandbox_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	create->fields.fields.spec.named = create->request ? sandbox_named : NULL;
+	create->fields.fields.spec.named = create->request ? create_call_named : NULL;
 	call_hold(call);
 	call->on_gone = create_leave_queue;
 	if (sandbox_create(call->core, &call->principal, &create->fields.fields.spec,
-			   sandbox_created, call, &error) < 0) {
+			   create_call_created, call, &error) < 0) {
 		create_end_request(create, false);
 		reply_error(call, &error);
 		call_release(call);

@@ -122,7 +122,7 @@ int sandbox_state_parse(const char *text, enum sandbox_state *ret_state, struct 
 			 names);
 }
 
-static int list_parse(struct sandbox_list_call *listing, struct error *error)
+static int sandbox_list_parse(struct sandbox_list_call *listing, struct error *error)
 {
 	enum sandbox_state number = 0;
 	if (call_query(listing->call, listing, error) < 0)
@@ -144,7 +144,7 @@ static int list_parse(struct sandbox_list_call *listing, struct error *error)
 }
 
 /* A token for one sandbox lists only that one. */
-static void list_bound(struct sandbox_list_call *listing)
+static void sandbox_list_bound(struct sandbox_list_call *listing)
 {
 	const struct principal *principal = &listing->call->principal;
 	struct sandbox_row row = {0};
@@ -164,7 +164,7 @@ static int listing_read_page(struct sandbox_list_call *listing, struct error *er
 {
 	struct call *call = listing->call;
 	if (id_is_set(&call->principal.sandbox)) {
-		list_bound(listing);
+		sandbox_list_bound(listing);
 		return 0;
 	}
 	/* One more than needed shows whether there is another page. */
@@ -183,7 +183,7 @@ void sandboxes_get(struct call *call)
 {
 	struct sandbox_list_call listing = {.call = call};
 	struct error error;
-	if (list_parse(&listing, &error) < 0) {
+	if (sandbox_list_parse(&listing, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

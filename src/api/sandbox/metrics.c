@@ -110,7 +110,7 @@ static void metrics_reply(struct call *call, const struct sandbox *sandbox)
 }
 
 /* The sandbox may have stopped or ended since: that is no error. */
-static void counters_refreshed(void *data, const struct error *error)
+static void sandbox_counters_refreshed(void *data, const struct error *error)
 {
 	struct call *call = data;
 	bool broken = error && error->kind != ERROR_SANDBOX_STATE &&
@@ -152,7 +152,7 @@ static void sandbox_metrics_get(struct call *call)
 		return;
 	}
 	call_hold(call);
-	if (sandbox_refresh_counters(sandbox, counters_refreshed, call, &error) < 0) {
+	if (sandbox_refresh_counters(sandbox, sandbox_counters_refreshed, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

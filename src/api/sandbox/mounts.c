@@ -4,7 +4,7 @@
 #include "edge/sandbox_fields.h"
 #include "proto/folder_grant.h"
 
-static int parse_mount(const json_t *json, struct mount_spec *mount, struct error *error)
+static int mount_parse(const json_t *json, struct mount_spec *mount, struct error *error)
 {
 	struct mount_fields fields = {.mode = "ro", .host_path = ""};
 	if (!json_is_object(json))
@@ -39,7 +39,7 @@ int parse_mounts(struct call *call, const json_t *json,
 				 "mounts: %zu of them, but %zu descriptors came with the request",
 				 count, request->fd_count);
 	for (size_t i = 0; i < count; i++) {
-		if (parse_mount(json_array_get(json, i), &mounts[i], error) < 0)
+		if (mount_parse(json_array_get(json, i), &mounts[i], error) < 0)
 			return -1;
 		mounts[i].fd = request->fds[i];
 	}

@@ -26,7 +26,7 @@ void sandbox_patch(struct call *call)
 
 /* --- lifecycle: the same in another service's words --- */
 
-static void reply_lifecycle(struct call *call, const struct sandbox *sandbox)
+static void lifecycle_reply(struct call *call, const struct sandbox *sandbox)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	int64_t now = row->paused_wall != 0 ? row->paused_wall : clock_wall();
@@ -50,7 +50,7 @@ void sandbox_lifecycle_get(struct call *call)
 {
 	struct sandbox *sandbox = call_sandbox(call);
 	if (sandbox)
-		reply_lifecycle(call, sandbox);
+		lifecycle_reply(call, sandbox);
 }
 
 static void lifecycle_changed(void *data, const struct error *error)

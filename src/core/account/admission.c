@@ -60,7 +60,7 @@ static uint64_t meminfo_value(const char *text, const char *name)
 	return kilobytes * KIB;
 }
 
-static void read_memory(struct admission *admission)
+static void memory_read_available(struct admission *admission)
 {
 	char text[4096];
 	int64_t now = clock_monotonic();
@@ -75,7 +75,7 @@ static void read_memory(struct admission *admission)
 	admission->memory_available = meminfo_value(text, "MemAvailable");
 }
 
-static void read_disk(struct core *core, struct admission *admission)
+static void disk_read_free(struct core *core, struct admission *admission)
 {
 	struct statvfs info;
 	int64_t now = clock_monotonic();
@@ -230,8 +230,8 @@ int admission_check(struct core *core, const struct limits *limits, struct error
 {
 	struct admission *admission = &core->private->admission;
 	struct claims claims;
-	read_memory(admission);
-	read_disk(core, admission);
+	memory_read_available(admission);
+	disk_read_free(core, admission);
 	expectation_update(core, admission);
 	claims_sum(core, admission, &claims);
 	/* If the host's memory cannot be read, no create is refused for it. */
@@ -261,8 +261,8 @@ void admission_room(struct core *core, struct host_room *ret_room)
 {
 	struct admission *admission = &core->private->admission;
 	struct claims claims;
-	read_memory(admission);
-	read_disk(core, admission);
+	memory_read_available(admission);
+	disk_read_free(core, admission);
 	expectation_update(core, admission);
 	claims_sum(core, admission, &claims);
 	*ret_room = (struct host_room){

@@ -184,7 +184,7 @@ static int pending_entry_insert(struct activity_log *log, struct id *ret_id, str
 	return 0;
 }
 
-static void flush_schedule(struct activity_log *log, uint32_t delay_ms);
+static void activity_flush_schedule(struct activity_log *log, uint32_t delay_ms);
 
 static void pending_entries_written(struct activity_log *log)
 {
@@ -210,7 +210,7 @@ static void pending_entries_write_failed(struct activity_log *log, const struct 
 		log_error("the activity cannot be written, %u entries wait: %s", log->count,
 			  error->message);
 	log->failing = true;
-	flush_schedule(log, RETRY_MS);
+	activity_flush_schedule(log, RETRY_MS);
 }
 
 int activity_save(struct core *core, int (*write)(void *data, struct error *error), void *data,
@@ -339,7 +339,7 @@ int activity_seek(struct core *core, const char *workspace, const char *name, co
 	return 0;
 }
 
-static void flush_due(void *data)
+static void activity_flush_due(void *data)
 {
 	struct core *core = data;
 	if (!core->private || !core->private->activity)
@@ -349,23 +349,23 @@ static void flush_due(void *data)
 		activity_flush(core);
 }
 
-static void flush_timer_due(uv_timer_t *timer)
+static void activity_flush_timer_due(uv_timer_t *timer)
 {
 	struct activity_log *log = container_of(timer, struct activity_log, timer);
 	if (!log->core->private->let_go)
 		activity_flush(log->core);
 }
 
-static void flush_schedule(struct activity_log *log, uint32_t delay_ms)
+static void activity_flush_schedule(struct activity_log *log, uint32_t delay_ms)
 {
 	if (log->core->private->stopping)
 		return;
 	if (delay_ms > 0) {
 		if (!uv_is_active((uv_handle_t *)&log->timer))
-			uv_timer_start(&log->timer, flush_timer_due, delay_ms, 0);
+			uv_timer_start(&log->timer, activity_flush_timer_due, delay_ms, 0);
 	} else if (!log->soon && !log->failing) {
 		log->soon = true;
-		core_later(log->core, flush_due, log->core);
+		core_later(log->core, activity_flush_due, log->core);
 	}
 }
 
@@ -446,7 +446,7 @@ void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const 
 	list_append(&log->pending, &pending->link);
 	log->count++;
 	bool lazy = kind == ACTIVITY_EXEC_STARTED || kind == ACTIVITY_SANDBOX_CREATED;
-	flush_schedule(log, lazy ? LAZY_MS : 0);
+	activity_flush_schedule(log, lazy ? LAZY_MS : 0);
 	uint32_t most = core->config.activity_entries;
 	if (most > 0 && head->number - head->first >= (uint64_t)most + most / 8 && !log->too_many) {
 		log->too_many = true;
@@ -494,7 +494,7 @@ void activity_start(struct core *core)
 	core->private->activity = log;
 }
 
-static void flush_timer_closed(uv_handle_t *handle)
+static void activity_flush_timer_closed(uv_handle_t *handle)
 {
 	free(container_of((uv_timer_t *)handle, struct activity_log, timer));
 }
@@ -516,7 +516,7 @@ void activity_stop(struct core *core)
 	/* The listeners' owners free them: they are only taken out of the list. */
 	while (!list_empty(&log->listeners))
 		list_remove(log->listeners.next);
-	uv_close((uv_handle_t *)&log->timer, flush_timer_closed);
+	uv_close((uv_handle_t *)&log->timer, activity_flush_timer_closed);
 }
 
 /* The newest entry of a live sandbox stays, since the next one is chained to it. */
@@ -527,7 +527,7 @@ static bool newest_entry_keep(void *data, const struct id *sandbox, uint64_t num
 			  living->life->activity.number == number);
 }
 
-static bool prune_sandbox(struct core *core, struct sandbox *sandbox)
+static bool activity_prune_sandbox(struct core *core, struct sandbox *sandbox)
 {
 	struct activity_head *head = &sandbox->life->activity;
 	uint32_t most = core->config.activity_entries;
@@ -566,6 +566,6 @@ bool activity_prune(struct core *core)
 		log->prune_cursor = 0;
 	log->too_many = false;
 	list_each (&core->sandboxes, node)
-		more |= prune_sandbox(core, list_entry(node, struct sandbox, link));
+		more |= activity_prune_sandbox(core, list_entry(node, struct sandbox, link));
 	return more;
 }

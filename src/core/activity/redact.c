@@ -71,7 +71,7 @@ static bool secret_pattern_matches(const char *pattern, size_t length, const cha
 }
 
 /* Matches a pattern, and none with '!' before it. */
-static bool is_secret(const char *patterns, const char *name, size_t size)
+static bool name_is_secret(const char *patterns, const char *name, size_t size)
 {
 	bool secret = false;
 	while (size > 0 && *name == '-') {
@@ -95,7 +95,7 @@ static bool is_secret(const char *patterns, const char *name, size_t size)
 	return secret;
 }
 
-static bool is_scheme(const char *text, size_t size)
+static bool token_is_scheme(const char *text, size_t size)
 {
 	return (size == 6 && strncasecmp(text, "bearer", 6) == 0) ||
 	       (size == 5 && strncasecmp(text, "basic", 5) == 0);
@@ -107,7 +107,7 @@ static size_t credentials_size(const char *text)
 }
 
 /* The text after "Bearer" outside of a header is a token or the next word of a sentence. */
-static bool looks_like_credentials(const char *text)
+static bool token_looks_like_credentials(const char *text)
 {
 	size_t size = credentials_size(text);
 	return size >= BEARER_TOKEN_MIN && strcspn(text, "0123456789=") < size;
@@ -262,7 +262,8 @@ static void redact_look_at_name(const char *patterns, const char *name,
 		size++;
 	const char *value = name + size + strspn(name + size, " \t");
 	char quote, sign;
-	if (is_scheme(name, size) && value > name + size && looks_like_credentials(value)) {
+	if (token_is_scheme(name, size) && value > name + size &&
+	    token_looks_like_credentials(value)) {
 		redact_mask_value(output, value, value + credentials_size(value));
 		return;
 	}
@@ -270,13 +271,13 @@ static void redact_look_at_name(const char *patterns, const char *name,
 	/* Last, since it takes longest: most names have nothing after them that could be a
 	 * value. */
 	if (!value || !*value ||
-	    (!is_secret(patterns, name, size) && !is_secret(header, name, size)))
+	    (!name_is_secret(patterns, name, size) && !name_is_secret(header, name, size)))
 		return;
 	const char *word = value + (*value == '"' || *value == '\'');
 	size_t length = 0;
 	while (isalpha((unsigned char)word[length]))
 		length++;
-	if (sign == ':' && is_scheme(word, length) && word[length] == ' ') {
+	if (sign == ':' && token_is_scheme(word, length) && word[length] == ' ') {
 		word += length + strspn(word + length, " \t");
 		redact_mask_value(output, word, word + credentials_size(word));
 		return;
@@ -361,7 +362,7 @@ void activity_redact(const char *patterns, const char *text, struct buffer *ret_
 	text_redact(patterns, text, false, ret_text);
 }
 
-static bool is_shell(const char *program)
+static bool name_is_shell(const char *program)
 {
 	static const char *const names[] = {"sh", "bash", "dash", "ash", "ksh", "zsh"};
 	const char *name = strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
@@ -380,13 +381,13 @@ static void buffer_append_bounded(struct buffer *buffer, const char *text)
 void activity_redact_command(const char *patterns, const char *const *argv, size_t argc,
 			     struct buffer *ret_text)
 {
-	bool shell = argc > 2 && is_shell(argv[0]) && argv[1][0] == '-' &&
+	bool shell = argc > 2 && name_is_shell(argv[0]) && argv[1][0] == '-' &&
 		     argv[1][strlen(argv[1]) - 1] == 'c';
 	for (size_t i = 0; i < argc && ret_text->size < ret_text->maximum; i++) {
 		const char *before = i > 0 ? argv[i - 1] : "";
 		buffer_append_bounded(ret_text, i > 0 ? " " : "");
 		if (before[0] == '-' && !strchr(before, '=') && strncmp(argv[i], "--", 2) != 0 &&
-		    argv[i][0] && is_secret(patterns, before, strlen(before)))
+		    argv[i][0] && name_is_secret(patterns, before, strlen(before)))
 			buffer_append_bounded(ret_text, MASK);
 		else
 			text_redact(patterns, argv[i], !(shell && i == 2), ret_text);

@@ -48,7 +48,7 @@ static void limits_unenforced_text(const struct sandbox_row *row, char *text, si
 		snprintf(text, room, "none");
 }
 
-static void record_boot(struct sandbox *sandbox, enum activity_kind kind)
+static void activity_record_boot(struct sandbox *sandbox, enum activity_kind kind)
 {
 	char boot[24], missing[128];
 	snprintf(boot, sizeof(boot), "%" PRIu64, sandbox->row.boot_us);
@@ -75,7 +75,7 @@ void activity_paused(struct sandbox *sandbox)
 	transition_record(sandbox, ACTIVITY_SANDBOX_PAUSED, details, ARRAY_SIZE(details));
 }
 
-static void record_end(struct sandbox *sandbox)
+static void activity_record_end(struct sandbox *sandbox)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	const struct detail details[] = {
@@ -92,8 +92,9 @@ bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum san
 	if (state == before)
 		return false;
 	if (state == SANDBOX_RUNNING && was->booting)
-		record_boot(sandbox, before == SANDBOX_CREATING ? ACTIVITY_SANDBOX_RUNNING
-								: ACTIVITY_SANDBOX_STARTED);
+		activity_record_boot(sandbox, before == SANDBOX_CREATING
+						  ? ACTIVITY_SANDBOX_RUNNING
+						  : ACTIVITY_SANDBOX_STARTED);
 	else if (state == SANDBOX_RUNNING && was->counts_as == COUNTS_PAUSED)
 		transition_record(sandbox, ACTIVITY_SANDBOX_RESUMED, NULL, 0);
 	else if (state == SANDBOX_PAUSED && before == SANDBOX_PAUSING &&
@@ -106,7 +107,7 @@ bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum san
 								 : "its processes ended"},
 				  1);
 	else if (state == SANDBOX_ENDED)
-		record_end(sandbox);
+		activity_record_end(sandbox);
 	else
 		return false;
 	return true;

@@ -90,7 +90,7 @@ uint32_t pool_count_packed(struct bytes packed)
 	return count;
 }
 
-static uint64_t hash_text(const char *text)
+static uint64_t shape_hash_text(const char *text)
 {
 	uint64_t hash = 14695981039346656037u;
 	for (; *text; text++)
@@ -109,7 +109,7 @@ uint64_t pool_stamp(const struct core *core, const char *template)
 		 core->programs_hash, template_stamp(template_find(template)), limits->memory,
 		 limits->disk, limits->inodes, limits->cpu_millis, limits->pids, limits->files,
 		 config->files_cap);
-	return hash_text(text);
+	return shape_hash_text(text);
 }
 
 /* ---- The end of a member. */

@@ -34,8 +34,8 @@ static void prepared_free(struct prepared_change *prepared)
 	free(prepared);
 }
 
-static int prepare_name(struct sandbox *sandbox, const struct sandbox_change *change,
-			struct prepared_change *prepared, struct error *error)
+static int change_prepare_name(struct sandbox *sandbox, const struct sandbox_change *change,
+			       struct prepared_change *prepared, struct error *error)
 {
 	struct sandbox *other;
 	struct error ignored;
@@ -55,9 +55,9 @@ static int prepare_name(struct sandbox *sandbox, const struct sandbox_change *ch
 	return 0;
 }
 
-static int prepare_pairs(struct sandbox *sandbox, const struct principal *principal,
-			 const struct sandbox_change *change, struct prepared_change *prepared,
-			 struct error *error)
+static int change_prepare_pairs(struct sandbox *sandbox, const struct principal *principal,
+				const struct sandbox_change *change,
+				struct prepared_change *prepared, struct error *error)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	struct pair *merged;
@@ -84,7 +84,8 @@ static int prepare_pairs(struct sandbox *sandbox, const struct principal *princi
 }
 
 /* Removes a default time-out when a client sets the sandbox's life in another way. */
-static void prepare_default_timeout(const struct sandbox *sandbox, struct sandbox_change *change)
+static void change_prepare_default_timeout(const struct sandbox *sandbox,
+					   struct sandbox_change *change)
 {
 	bool stays = change->options_mask & change->options & OPTION_PERSISTENT;
 	if (change->timeout_set || !(sandbox->row.options & OPTION_TIMEOUT_UNASKED) ||
@@ -94,8 +95,8 @@ static void prepare_default_timeout(const struct sandbox *sandbox, struct sandbo
 	change->timeout_seconds = timeout_longest(&sandbox->core->config);
 }
 
-static int prepare_times(const struct config *config, const struct sandbox_change *change,
-			 struct error *error)
+static int change_prepare_times(const struct config *config, const struct sandbox_change *change,
+				struct error *error)
 {
 	if (change->timeout_set && timeout_check(config, change->timeout_seconds, error) < 0)
 		return -1;
@@ -142,7 +143,7 @@ static void change_set_numbers(struct sandbox_row *row, const struct prepared_ch
 	row->limits = limits_changed(&row->limits, &change->limits);
 }
 
-static void record_change(struct sandbox *sandbox, const struct principal *principal,
+static void change_record(struct sandbox *sandbox, const struct principal *principal,
 			  const struct sandbox_change *change)
 {
 	char timeout[16], idle[16], pause[16], limits[96];
@@ -179,7 +180,7 @@ static int change_apply(struct sandbox *sandbox, struct prepared_change *prepare
 		*row = before;
 		return -1;
 	}
-	record_change(sandbox, kept_principal_get(&prepared->caller), &prepared->change);
+	change_record(sandbox, kept_principal_get(&prepared->caller), &prepared->change);
 	if (prepared->change.name_set)
 		sandbox_relist(sandbox);
 	if (prepared->change.timeout_set) {
@@ -233,14 +234,14 @@ int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
 					     .change = *change,
 					     .done = done,
 					     .data = data};
-	if (prepare_name(sandbox, change, prepared, error) < 0 ||
-	    prepare_pairs(sandbox, principal, change, prepared, error) < 0 ||
-	    prepare_times(&core->config, change, error) < 0 ||
+	if (change_prepare_name(sandbox, change, prepared, error) < 0 ||
+	    change_prepare_pairs(sandbox, principal, change, prepared, error) < 0 ||
+	    change_prepare_times(&core->config, change, error) < 0 ||
 	    limits_check_change(sandbox, &change->limits, error) < 0) {
 		prepared_free(prepared);
 		return -1;
 	}
-	prepare_default_timeout(sandbox, &prepared->change);
+	change_prepare_default_timeout(sandbox, &prepared->change);
 	prepared->limits_before = sandbox->row.limits;
 	const struct limits limits = limits_changed(&sandbox->row.limits, &change->limits);
 	if (!limits_same(&limits, &sandbox->row.limits)) {

@@ -22,7 +22,8 @@ static char byte_to_lower(char byte)
 	return byte >= 'A' && byte <= 'Z' ? (char)(byte + ('a' - 'A')) : byte;
 }
 
-static int compile_regex(struct text_search *search, struct bytes pattern, struct failure *failure)
+static int search_compile_regex(struct text_search *search, struct bytes pattern,
+				struct failure *failure)
 {
 	const char *reason = "";
 	int result = regex_compile((const char *)pattern.data, pattern.size, search->ignore_case,
@@ -55,7 +56,7 @@ int search_open(struct text_search *search, struct operation *operation, struct 
 	search->pattern_size = pattern.size;
 	search->holes_cannot_match = !memchr(pattern.data, '\0', pattern.size);
 	if (is_regex)
-		return compile_regex(search, pattern, failure);
+		return search_compile_regex(search, pattern, failure);
 	for (size_t i = 0; i < pattern.size; i++)
 		search->pattern[i] =
 		    folds ? byte_to_lower((char)pattern.data[i]) : (char)pattern.data[i];
@@ -203,7 +204,8 @@ static int search_piece(struct text_search *search, size_t overlap)
 }
 
 /* Skips a hole: it has no newline and, for a pattern without NULs, no match. */
-static int skip_hole(struct text_search *search, int fd, const struct stat *stat, bool *ret_end)
+static int search_skip_hole(struct text_search *search, int fd, const struct stat *stat,
+			    bool *ret_end)
 {
 	off_t at = (off_t)(search->base + search->size);
 	off_t data = lseek(fd, at, SEEK_DATA);
@@ -246,7 +248,7 @@ int search_file(struct text_search *search, int fd, const struct stat *stat)
 	while (!end) {
 		if (operation_cancelled(search->operation))
 			return -ECANCELED;
-		int result = sparse && !first ? skip_hole(search, fd, stat, &end) : 0;
+		int result = sparse && !first ? search_skip_hole(search, fd, stat, &end) : 0;
 		if (result == 0)
 			result = search_fill_window(search, fd, &end);
 		if (result != 0)

@@ -110,7 +110,7 @@ int opensandbox_owner(const char *owner, const char *group, char to[OPENSANDBOX_
 
 static void steps_go_on(struct mcp_request *request, struct sandbox *sandbox);
 
-static void step_done(void *data, const struct error *error)
+static void change_step_done(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct steps *steps = request->state;
@@ -144,8 +144,8 @@ static void steps_go_on(struct mcp_request *request, struct sandbox *sandbox)
 		return;
 	}
 	pending_begin(request);
-	if (file_change(sandbox, &request->principal, &steps->steps[steps->at].request, step_done,
-			request, &steps->pending.task, &error) < 0)
+	if (file_change(sandbox, &request->principal, &steps->steps[steps->at].request,
+			change_step_done, request, &steps->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -157,8 +157,8 @@ static struct steps *steps_new(struct mcp_request *request, const char *status)
 }
 
 /* Valid until the next one is made. */
-static struct change_step *step_new(struct steps *steps, enum file_operation operation,
-				    const char *path)
+static struct change_step *change_step_new(struct steps *steps, enum file_operation operation,
+					   const char *path)
 {
 	if (steps->count == steps->room) {
 		steps->room = MAX(steps->room * 2, (size_t)8);
@@ -184,7 +184,7 @@ static void steps_begin(struct mcp_request *request, const char *id)
 
 /* --- the tools --- */
 
-static void remove_paths(struct mcp_request *request, const json_t *arguments, uint32_t flags)
+static void paths_remove(struct mcp_request *request, const json_t *arguments, uint32_t flags)
 {
 	const char *id = NULL;
 	json_t *paths = NULL, *path;
@@ -206,7 +206,8 @@ static void remove_paths(struct mcp_request *request, const json_t *arguments, u
 	}
 	json_array_foreach(paths, index, path)
 	{
-		struct change_step *step = step_new(steps, FILE_REMOVE, json_string_value(path));
+		struct change_step *step =
+		    change_step_new(steps, FILE_REMOVE, json_string_value(path));
 		step->request.flags = flags;
 		step->may_be_missing = true;
 	}
@@ -215,12 +216,12 @@ static void remove_paths(struct mcp_request *request, const json_t *arguments, u
 
 void opensandbox_delete(struct mcp_request *request, const json_t *arguments)
 {
-	remove_paths(request, arguments, 0);
+	paths_remove(request, arguments, 0);
 }
 
 void opensandbox_delete_directories(struct mcp_request *request, const json_t *arguments)
 {
-	remove_paths(request, arguments, FILE_RECURSIVE);
+	paths_remove(request, arguments, FILE_RECURSIVE);
 }
 
 /* Reads one entry of `entries` and makes its steps. */
@@ -259,8 +260,8 @@ static void change_entries(struct mcp_request *request, const json_t *arguments,
 	steps_begin(request, id);
 }
 
-static int read_directory(struct steps *steps, const json_t *entry, const char *where,
-			  struct error *error)
+static int entries_read_directory(struct steps *steps, const json_t *entry, const char *where,
+				  struct error *error)
 {
 	const char *path = NULL, *owner = NULL, *group = NULL;
 	uint64_t digits = 755;
@@ -274,23 +275,23 @@ static int read_directory(struct steps *steps, const json_t *entry, const char *
 	if (dialect_entry(entry, where, fields, ARRAY_SIZE(fields), error) < 0 ||
 	    opensandbox_mode(digits, &mode, error) < 0)
 		return -1;
-	struct change_step *step = step_new(steps, FILE_MKDIR, path);
+	struct change_step *step = change_step_new(steps, FILE_MKDIR, path);
 	step->request.flags = FILE_PARENTS;
 	step->request.mode = mode;
 	if (!owner && !group)
 		return 0;
-	step = step_new(steps, FILE_CHOWN, path);
+	step = change_step_new(steps, FILE_CHOWN, path);
 	return opensandbox_owner(owner, group, step->owner, error);
 }
 
 void opensandbox_make_directories(struct mcp_request *request, const json_t *arguments)
 {
-	change_entries(request, arguments, steps_new(request, "created"), read_directory);
+	change_entries(request, arguments, steps_new(request, "created"), entries_read_directory);
 }
 
 /* The schema says source and destination; src and dest are accepted too. */
-static int read_move(struct steps *steps, const json_t *entry, const char *where,
-		     struct error *error)
+static int entries_read_move(struct steps *steps, const json_t *entry, const char *where,
+			     struct error *error)
 {
 	const char *source = NULL, *destination = NULL, *src = NULL, *dest = NULL;
 	const struct field_to fields[] = {
@@ -306,7 +307,7 @@ static int read_move(struct steps *steps, const json_t *entry, const char *where
 	if (!source || !destination)
 		return error_set(error, ERROR_INVALID, "%s: field `%s` is missing", where,
 				 source ? "destination" : "source");
-	struct change_step *step = step_new(steps, FILE_RENAME, source);
+	struct change_step *step = change_step_new(steps, FILE_RENAME, source);
 	step->request.path2 = bytes_from_text(destination);
 	step->request.flags = FILE_PARENTS | FILE_NO_REPLACE;
 	return 0;
@@ -314,5 +315,5 @@ static int read_move(struct steps *steps, const json_t *entry, const char *where
 
 void opensandbox_move(struct mcp_request *request, const json_t *arguments)
 {
-	change_entries(request, arguments, steps_new(request, "moved"), read_move);
+	change_entries(request, arguments, steps_new(request, "moved"), entries_read_move);
 }

@@ -23,7 +23,7 @@
 
 /* One line: its text without the end, and its length including the end. CR, LF and CR LF end a
  * line. */
-static size_t next_line(const char *text, size_t size, size_t *ret_length)
+static size_t log_next_line(const char *text, size_t size, size_t *ret_length)
 {
 	size_t length = 0;
 	while (length < size && text[length] != '\n' && text[length] != '\r')
@@ -35,11 +35,11 @@ static size_t next_line(const char *text, size_t size, size_t *ret_length)
 	       (text[length] == '\r' && length + 1 < size && text[length + 1] == '\n' ? 2 : 1);
 }
 
-static size_t count_lines(const char *text, size_t size)
+static size_t log_count_lines(const char *text, size_t size)
 {
 	size_t count = 0, length;
 	for (size_t at = 0; at < size; count++)
-		at += next_line(text + at, size - at, &length);
+		at += log_next_line(text + at, size - at, &length);
 	return count;
 }
 
@@ -66,7 +66,7 @@ static void put_lines(const struct log_lines *lines, const char *text, size_t si
 {
 	size_t length;
 	for (size_t at = 0, line = 0; at < size && line < to; line++) {
-		size_t whole = next_line(text + at, size - at, &length);
+		size_t whole = log_next_line(text + at, size - at, &length);
 		if (line >= from)
 			put_message(lines, text + at, length,
 				    command_time(lines->state, lines->exec, lines->stream,
@@ -96,8 +96,8 @@ static void put_left_out(const struct log_lines *lines, uint64_t bytes, size_t c
 static void put_cut(const struct log_lines *lines, const struct output_cut *cut)
 {
 	const struct buffer *head = &cut->head, *tail = &cut->tail;
-	size_t in_head = count_lines(head->data, head->size);
-	size_t in_tail = count_lines(tail->data, tail->size);
+	size_t in_head = log_count_lines(head->data, head->size);
+	size_t in_tail = log_count_lines(tail->data, tail->size);
 	if (cut->omitted == 0) {
 		/* The whole output is here, but it may have too many lines. */
 		size_t all = in_head, first = MIN(all, (size_t)HEAD_LINES);
@@ -137,7 +137,7 @@ static void put_stream(struct json_writer *writer, const char *key,
 /* --- command_run --- */
 
 /* How it ended, for people. */
-static void describe_end(const struct exec_row *row, char *to, size_t room)
+static void execution_describe_end(const struct exec_row *row, char *to, size_t room)
 {
 	if (row->end == EXEC_END_EXITED)
 		snprintf(to, room, "exit status %u", row->code);
@@ -169,7 +169,7 @@ static void put_end(struct json_writer *writer, const struct command_state *stat
 		put_object_end(writer);
 	} else {
 		snprintf(text, sizeof(text), "%d", code);
-		describe_end(row, end, sizeof(end));
+		execution_describe_end(row, end, sizeof(end));
 		put_object(writer, "error");
 		put_text(writer, "name", "CommandExecError");
 		put_text(writer, "value", known ? text : COMMAND_LOST);
@@ -186,7 +186,7 @@ static void put_end(struct json_writer *writer, const struct command_state *stat
 		put_int(writer, "exit_code", code);
 }
 
-static void reply_execution(struct mcp_request *request, struct exec *exec)
+static void execution_reply(struct mcp_request *request, struct exec *exec)
 {
 	const struct command_state *state = request->state;
 	DONE_BUFFER struct buffer json = BUFFER(MCP_ANSWER_MAX / 2);
@@ -220,7 +220,7 @@ void opensandbox_run(struct mcp_request *request, const json_t *arguments)
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
 	state->fields.bash = true;
-	state->finish = reply_execution;
+	state->finish = execution_reply;
 	target_ready(request, id, TARGET_NAMED, command_begin);
 }
 
@@ -232,7 +232,7 @@ struct interrupt {
 	bool forced;
 };
 
-static void wait_for_end(struct mcp_request *request, struct exec *exec, uint32_t ms);
+static void execution_wait_for_end(struct mcp_request *request, struct exec *exec, uint32_t ms);
 
 static void interrupt_ended(void *data, struct exec *exec, const struct error *error)
 {
@@ -246,7 +246,7 @@ static void interrupt_ended(void *data, struct exec *exec, const struct error *e
 		} else if (!interrupt->forced) {
 			interrupt->forced = true;
 			exec_cancel(exec, &request->principal);
-			wait_for_end(request, exec, INTERRUPT_WAIT_MS);
+			execution_wait_for_end(request, exec, INTERRUPT_WAIT_MS);
 		} else {
 			content_refuse(request,
 				       "the command was killed, and its sandbox has not said so "
@@ -270,7 +270,7 @@ static void interrupt_cancelled(struct mcp_request *request)
 	mcp_release(request);
 }
 
-static void wait_for_end(struct mcp_request *request, struct exec *exec, uint32_t ms)
+static void execution_wait_for_end(struct mcp_request *request, struct exec *exec, uint32_t ms)
 {
 	struct interrupt *interrupt = request->state;
 	struct error error;
@@ -298,7 +298,7 @@ static void interrupt_exec(struct mcp_request *request, struct sandbox *sandbox)
 		mcp_fail(request, &error);
 		return;
 	}
-	wait_for_end(request, exec, INTERRUPT_GRACE_MS);
+	execution_wait_for_end(request, exec, INTERRUPT_GRACE_MS);
 }
 
 void opensandbox_interrupt(struct mcp_request *request, const json_t *arguments)

@@ -25,7 +25,7 @@ struct opensandbox_create_state {
 	char *entrypoint_text;
 };
 
-static void create_free(void *state)
+static void opensandbox_create_free(void *state)
 {
 	struct opensandbox_create_state *create = state;
 	free(create->entrypoint_text);
@@ -42,8 +42,8 @@ struct create_arguments {
 	json_t *environment, *metadata, *resource, *policy, *extensions, *entrypoint;
 };
 
-static int take_pairs(const char *name, const json_t *object, struct pair *pairs, size_t max,
-		      size_t *count, struct error *error)
+static int create_take_pairs(const char *name, const json_t *object, struct pair *pairs, size_t max,
+			     size_t *count, struct error *error)
 {
 	const char *key;
 	json_t *value;
@@ -66,8 +66,8 @@ static int take_pairs(const char *name, const json_t *object, struct pair *pairs
 	return 0;
 }
 
-static int take_entrypoint(struct opensandbox_create_state *create, const json_t *words,
-			   struct error *error)
+static int create_take_entrypoint(struct opensandbox_create_state *create, const json_t *words,
+				  struct error *error)
 {
 	static const char *const keep_alive[] = {"tail", "-f", "/dev/null"};
 	size_t index, same = 0;
@@ -94,7 +94,7 @@ static int take_entrypoint(struct opensandbox_create_state *create, const json_t
 	return 0;
 }
 
-static int check_unsupported(const struct create_arguments *given, struct error *error)
+static int create_check_unsupported(const struct create_arguments *given, struct error *error)
 {
 	if (given->policy)
 		return error_set(error, ERROR_UNSUPPORTED,
@@ -118,15 +118,16 @@ static int create_take_fields(struct mcp_request *request, struct opensandbox_cr
 		return error_set(error, ERROR_INVALID,
 				 "field `timeout_seconds` must be more than 0 and at most %u",
 				 SANDBOX_TIMEOUT_MAX);
-	if (check_unsupported(given, error) < 0 ||
+	if (create_check_unsupported(given, error) < 0 ||
 	    opensandbox_image(given->image, &spec->template, error) < 0 ||
 	    opensandbox_resource(&request->core->config, given->resource, &spec->limits, error) <
 		0 ||
-	    take_pairs("env", given->environment, create->environment, EXEC_ENV_MAX,
-		       &spec->environment_count, error) < 0 ||
-	    take_pairs("metadata", given->metadata, create->metadata,
-		       SANDBOX_METADATA_MAX - OWN_METADATA, &spec->metadata_count, error) < 0 ||
-	    take_entrypoint(create, given->entrypoint, error) < 0)
+	    create_take_pairs("env", given->environment, create->environment, EXEC_ENV_MAX,
+			      &spec->environment_count, error) < 0 ||
+	    create_take_pairs("metadata", given->metadata, create->metadata,
+			      SANDBOX_METADATA_MAX - OWN_METADATA, &spec->metadata_count,
+			      error) < 0 ||
+	    create_take_entrypoint(create, given->entrypoint, error) < 0)
 		return -1;
 	create->metadata[spec->metadata_count++] = (struct pair){OPENSANDBOX_IMAGE, given->image};
 	spec->environment = create->environment;
@@ -203,7 +204,7 @@ static void entrypoint_done(void *data, struct exec *exec, const struct left_pro
 	mcp_release(request);
 }
 
-static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
+static void create_run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct foreground_callbacks callbacks = {.changed = entrypoint_changed,
 							      .done = entrypoint_done};
@@ -220,7 +221,7 @@ static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
 	}
 }
 
-static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
+static void opensandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct opensandbox_create_state *create = request->state;
@@ -235,13 +236,13 @@ static void sandbox_created(void *data, struct sandbox *sandbox, const struct er
 		create_reply(request);
 	} else {
 		mcp_progress_of(request, 0.8, 1.0, "Starting the entrypoint");
-		run_entrypoint(request, sandbox);
+		create_run_entrypoint(request, sandbox);
 	}
 	mcp_release(request);
 }
 
 /* If it waits for room, it leaves the queue; if it is being made, it is removed afterwards. */
-static void create_cancelled(struct mcp_request *request)
+static void opensandbox_create_cancelled(struct mcp_request *request)
 {
 	if (create_queue_leave(request->core, request))
 		mcp_release(request);
@@ -253,7 +254,7 @@ void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 	struct create_arguments given = {.timeout = MIN(TIMEOUT_DEFAULT, longest),
 					 .ready_timeout = 30};
 	struct opensandbox_create_state *create =
-	    pending_state(request, sizeof(*create), create_free);
+	    pending_state(request, sizeof(*create), opensandbox_create_free);
 	struct error error;
 	const struct field_to fields[] = {
 	    {"image", FIELD_TEXT, &given.image, true, 1, 255},
@@ -278,10 +279,10 @@ void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 		return;
 	}
 	mcp_progress_of(request, 0.3, 1.0, "Creating the sandbox");
-	tool_wait(request, create_cancelled);
+	tool_wait(request, opensandbox_create_cancelled);
 	pending_deadline(request, given.ready_timeout,
 			 "the sandbox was not ready within `ready_timeout_seconds`");
-	if (sandbox_create(request->core, &request->principal, &create->spec, sandbox_created,
+	if (sandbox_create(request->core, &request->principal, &create->spec, opensandbox_created,
 			   request, &error) < 0)
 		pending_refused(request, &error);
 }

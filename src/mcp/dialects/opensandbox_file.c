@@ -40,7 +40,7 @@ static bool content_is_decodable(const struct read *read, const struct file_cont
 	return text_is_utf8(content->data + begin, end - begin);
 }
 
-static void reply_content(struct mcp_request *request, const struct file_content *content)
+static void read_reply_content(struct mcp_request *request, const struct file_content *content)
 {
 	const struct read *read = request->state;
 	DONE_BUFFER struct buffer json = BUFFER(MCP_ANSWER_MAX);
@@ -52,7 +52,7 @@ static void reply_content(struct mcp_request *request, const struct file_content
 	dialect_reply(request, &writer);
 }
 
-static void check_content(struct mcp_request *request, const struct file_content *content)
+static void write_check_content(struct mcp_request *request, const struct file_content *content)
 {
 	const struct read *read = request->state;
 	unsigned long long size = (unsigned long long)content->file_size;
@@ -72,7 +72,7 @@ static void check_content(struct mcp_request *request, const struct file_content
 			       "%s is not %s: read it with `encoding` \"latin-1\" or \"base64\"",
 			       read->path, encoding_name(read->encoding));
 	else
-		reply_content(request, content);
+		read_reply_content(request, content);
 }
 
 static void content_came(void *data, const struct file_content *content, const struct error *error)
@@ -82,12 +82,12 @@ static void content_came(void *data, const struct file_content *content, const s
 		if (error)
 			mcp_fail(request, error);
 		else
-			check_content(request, content);
+			write_check_content(request, content);
 	}
 	mcp_release(request);
 }
 
-static void read_bytes_of(struct mcp_request *request, struct sandbox *sandbox)
+static void read_bytes_max(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct read *read = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = read->path};
@@ -100,7 +100,7 @@ static void read_bytes_of(struct mcp_request *request, struct sandbox *sandbox)
 }
 
 /* For the last N bytes: their beginning is known when the size is known. */
-static bool size_seen(void *data, const struct file_entry *entry)
+static bool read_size_seen(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
 	struct read *read = request->state;
@@ -110,7 +110,7 @@ static bool size_seen(void *data, const struct file_entry *entry)
 	return true;
 }
 
-static void size_known(void *data, uint64_t total, bool cut, const struct error *error)
+static void read_size_known(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)total, (void)cut;
@@ -119,19 +119,20 @@ static void size_known(void *data, uint64_t total, bool cut, const struct error 
 		if (error)
 			mcp_fail(request, error);
 		else if (sandbox)
-			read_bytes_of(request, sandbox);
+			read_bytes_max(request, sandbox);
 	}
 	mcp_release(request);
 }
 
-static void read_file(struct mcp_request *request, struct sandbox *sandbox)
+static void opensandbox_read_file(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = size_seen, .done = size_known};
+	static const struct file_records records = {.entry = read_size_seen,
+						    .done = read_size_known};
 	struct read *read = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = read->path};
 	struct error error;
 	if (!read->range.last) {
-		read_bytes_of(request, sandbox);
+		read_bytes_max(request, sandbox);
 		return;
 	}
 	pending_begin(request);
@@ -160,7 +161,7 @@ void opensandbox_read(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "%s", error.message);
 		return;
 	}
-	target_ready(request, id, TARGET_NAMED, read_file);
+	target_ready(request, id, TARGET_NAMED, opensandbox_read_file);
 }
 
 /* --- file_write --- */
@@ -173,7 +174,7 @@ struct opensandbox_write_state {
 	char owner[OPENSANDBOX_OWNER_SIZE]; /* "": keep the owner */
 };
 
-static void write_free(void *state)
+static void opensandbox_write_free(void *state)
 {
 	struct opensandbox_write_state *write = state;
 	buffer_done(&write->bytes);
@@ -210,7 +211,8 @@ static void give_owner(struct mcp_request *request)
 		pending_refused(request, &error);
 }
 
-static void file_written(void *data, uint64_t written, bool created, const struct error *error)
+static void opensandbox_file_written(void *data, uint64_t written, bool created,
+				     const struct error *error)
 {
 	struct mcp_request *request = data;
 	const struct opensandbox_write_state *write = request->state;
@@ -226,14 +228,15 @@ static void file_written(void *data, uint64_t written, bool created, const struc
 	mcp_release(request);
 }
 
-static void write_file(struct mcp_request *request, struct sandbox *sandbox)
+static void opensandbox_write_file(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct opensandbox_write_state *write = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = write->path};
 	struct error error;
 	pending_begin(request);
 	if (file_write_whole(sandbox, &place, write->bytes.data, write->bytes.size, write->mode,
-			     false, file_written, request, &write->pending.task, &error) < 0)
+			     false, opensandbox_file_written, request, &write->pending.task,
+			     &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -244,7 +247,8 @@ void opensandbox_write(struct mcp_request *request, const json_t *arguments)
 	uint64_t digits = 755;
 	enum text_encoding encoding;
 	struct error error;
-	struct opensandbox_write_state *write = pending_state(request, sizeof(*write), write_free);
+	struct opensandbox_write_state *write =
+	    pending_state(request, sizeof(*write), opensandbox_write_free);
 	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    FIELD_PATH(&write->path),
@@ -266,7 +270,7 @@ void opensandbox_write(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "%s", error.message);
 		return;
 	}
-	target_ready(request, id, TARGET_NAMED, write_file);
+	target_ready(request, id, TARGET_NAMED, opensandbox_write_file);
 }
 
 /* --- file_search --- */
@@ -280,7 +284,7 @@ struct opensandbox_search_state {
 	struct json_writer writer;
 };
 
-static void search_free(void *state)
+static void opensandbox_search_free(void *state)
 {
 	struct opensandbox_search_state *search = state;
 	buffer_done(&search->paths);
@@ -324,7 +328,7 @@ static bool entry_seen(void *data, const struct file_entry *entry)
 	return true;
 }
 
-static void look_at_next(struct mcp_request *request);
+static void search_look_at_next(struct mcp_request *request);
 
 static void entry_looked(void *data, uint64_t total, bool cut, const struct error *error)
 {
@@ -337,13 +341,13 @@ static void entry_looked(void *data, uint64_t total, bool cut, const struct erro
 			mcp_fail(request, error);
 		} else {
 			search->at += strlen(search->paths.data + search->at) + 1;
-			look_at_next(request);
+			search_look_at_next(request);
 		}
 	}
 	mcp_release(request);
 }
 
-static void look_at_next(struct mcp_request *request)
+static void search_look_at_next(struct mcp_request *request)
 {
 	static const struct file_records records = {.entry = entry_seen, .done = entry_looked};
 	struct opensandbox_search_state *search = request->state;
@@ -384,7 +388,7 @@ static void paths_found(void *data, uint64_t total, bool cut, const struct error
 				       "`pattern`",
 				       SEARCH_MAX);
 		else
-			look_at_next(request);
+			search_look_at_next(request);
 	}
 	mcp_release(request);
 }
@@ -420,7 +424,7 @@ void opensandbox_search(struct mcp_request *request, const json_t *arguments)
 	const char *id = NULL;
 	bool connect;
 	struct opensandbox_search_state *search =
-	    pending_state(request, sizeof(*search), search_free);
+	    pending_state(request, sizeof(*search), opensandbox_search_free);
 	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    FIELD_PATH(&search->path),
@@ -502,7 +506,7 @@ static void replace_next(struct mcp_request *request, struct sandbox *sandbox)
 		pending_refused(request, &error);
 }
 
-static int read_entries(struct replace *replace, const json_t *entries, struct error *error)
+static int write_read_entries(struct replace *replace, const json_t *entries, struct error *error)
 {
 	size_t index;
 	json_t *value;
@@ -544,7 +548,7 @@ void opensandbox_replace(struct mcp_request *request, const json_t *arguments)
 	opensandbox_expand_home(arguments);
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	if (read_entries(replace, entries, &error) < 0) {
+	if (write_read_entries(replace, entries, &error) < 0) {
 		content_refuse(request, "%s", error.message);
 		return;
 	}

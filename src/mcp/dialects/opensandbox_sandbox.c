@@ -172,7 +172,7 @@ static void opensandbox_metrics_reply(struct mcp_request *request, const struct 
 }
 
 /* A sandbox that does not run is described by its last reading. */
-static void counters_refreshed(void *data, const struct error *error)
+static void opensandbox_counters_refreshed(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	bool broken = error && error->kind != ERROR_SANDBOX_STATE &&
@@ -197,7 +197,7 @@ static void opensandbox_metrics_act(struct mcp_request *request, struct sandbox 
 	}
 	pending_state(request, sizeof(struct pending_operation), NULL);
 	pending_begin(request);
-	if (sandbox_refresh_counters(sandbox, counters_refreshed, request, &error) < 0)
+	if (sandbox_refresh_counters(sandbox, opensandbox_counters_refreshed, request, &error) < 0)
 		pending_refused(request, &error);
 }
 

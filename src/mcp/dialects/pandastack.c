@@ -27,7 +27,7 @@
 /* --- shell --- */
 
 /* A stream as text; binary data is marked and sent in base64, never changed. */
-static void append_stream(struct buffer *to, const struct buffer *bytes)
+static void shell_append_stream(struct buffer *to, const struct buffer *bytes)
 {
 	uint64_t strange = 0;
 	if (!output_is_binary(bytes->data, bytes->size)) {
@@ -37,13 +37,13 @@ static void append_stream(struct buffer *to, const struct buffer *bytes)
 	dialect_base64(to, BINARY, bytes->data, bytes->size);
 }
 
-static int read_stream(struct exec *exec, enum exec_stream stream, struct buffer *to)
+static int shell_read_stream(struct exec *exec, enum exec_stream stream, struct buffer *to)
 {
 	struct output_cut cut;
 	struct error error;
 	if (output_cut(exec, stream, 0, exec_total(exec, stream), CONTENT_MAX, 0, &cut, &error) < 0)
 		return buffer_append_text(to, error.message);
-	append_stream(to, &cut.head);
+	shell_append_stream(to, &cut.head);
 	output_cut_done(&cut);
 	return 0;
 }
@@ -88,8 +88,8 @@ static void shell_finished(struct mcp_request *request, struct exec *exec)
 	uint64_t total = exec_total(exec, EXEC_STDOUT) + exec_total(exec, EXEC_STDERR);
 	DONE_BUFFER struct buffer out = BUFFER(ANSWER_MAX);
 	DONE_BUFFER struct buffer err = BUFFER(ANSWER_MAX);
-	bool fits = total <= CONTENT_MAX && read_stream(exec, EXEC_STDOUT, &out) == 0 &&
-		    read_stream(exec, EXEC_STDERR, &err) == 0;
+	bool fits = total <= CONTENT_MAX && shell_read_stream(exec, EXEC_STDOUT, &out) == 0 &&
+		    shell_read_stream(exec, EXEC_STDERR, &err) == 0;
 	if (!fits) {
 		content_refuse(request,
 			       "the command ended with exit code %d; its output of %llu bytes does "
@@ -141,7 +141,7 @@ struct file {
 	struct json_writer writer;
 };
 
-static void file_free(void *state)
+static void pandastack_file_free(void *state)
 {
 	struct file *file = state;
 	buffer_done(&file->json);
@@ -152,7 +152,7 @@ static void file_free(void *state)
 static bool file_arguments(struct mcp_request *request, const json_t *arguments, bool path_needed,
 			   bool content_needed)
 {
-	struct file *file = pending_state(request, sizeof(*file), file_free);
+	struct file *file = pending_state(request, sizeof(*file), pandastack_file_free);
 	const struct field_to fields[] = {
 	    {"path", FIELD_TEXT, &file->path, path_needed, 1, GUEST_PATH_MAX - 1},
 	    {"content", FIELD_TEXT, &file->content, content_needed},
@@ -224,7 +224,8 @@ static void read_file(struct mcp_request *request, const json_t *arguments)
 		target_ready(request, NULL, 0, pandastack_read_act);
 }
 
-static void file_written(void *data, uint64_t bytes, bool created, const struct error *error)
+static void pandastack_file_written(void *data, uint64_t bytes, bool created,
+				    const struct error *error)
 {
 	struct mcp_request *request = data;
 	const struct file *file = request->state;
@@ -256,7 +257,7 @@ static void pandastack_write_act(struct mcp_request *request, struct sandbox *sa
 	struct error error;
 	pending_begin(request);
 	if (file_write_whole(sandbox, &place, file->content, strlen(file->content), 0, false,
-			     file_written, request, &file->pending.task, &error) < 0)
+			     pandastack_file_written, request, &file->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }
 

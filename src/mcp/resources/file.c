@@ -79,7 +79,8 @@ static const char *file_media_type(const char *path, bool text)
 	return text ? "text/plain" : "application/octet-stream";
 }
 
-static void read_done(void *data, const struct file_content *content, const struct error *error);
+static void resource_read_done(void *data, const struct file_content *content,
+			       const struct error *error);
 
 /* --- a directory --- */
 
@@ -100,7 +101,7 @@ static bool put_entry(void *data, const struct file_entry *entry)
 	return !writer->full;
 }
 
-static void list_done(void *data, uint64_t total, bool cut, const struct error *error)
+static void resource_list_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct resource_reading *reading = request->state;
@@ -128,7 +129,7 @@ static void list_done(void *data, uint64_t total, bool cut, const struct error *
 
 static void directory_list_instead(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = put_entry, .done = list_done};
+	static const struct file_records records = {.entry = put_entry, .done = resource_list_done};
 	struct resource_reading *reading = request->state;
 	struct file_place place = {.principal = &request->principal, .path = reading->path};
 	struct error error;
@@ -168,7 +169,8 @@ static void file_resource_reply(struct mcp_request *request, const struct file_c
 	resource_end(request);
 }
 
-static void read_done(void *data, const struct file_content *content, const struct error *error)
+static void resource_read_done(void *data, const struct file_content *content,
+			       const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct resource_reading *reading = request->state;
@@ -207,7 +209,7 @@ static void file_resource_ready(void *data, const struct error *error)
 			  request->sandbox.text);
 	if (error || !sandbox)
 		file_resource_fail(request, error ? error : &why);
-	else if (file_read_whole(sandbox, &place, 0, FILE_RESOURCE_MAX, read_done, request,
+	else if (file_read_whole(sandbox, &place, 0, FILE_RESOURCE_MAX, resource_read_done, request,
 				 &reading->task, &why) < 0)
 		file_resource_fail(request, &why);
 }

@@ -102,7 +102,7 @@ static void resource_ended(struct resource_watch *watch)
 	resource_watch_free(watch);
 }
 
-static void task_changed(struct task_watch *watch, struct mcp_task *task)
+static void listen_task_changed(struct task_watch *watch, struct mcp_task *task)
 {
 	DONE_BUFFER struct buffer message = BUFFER(TASK_RESULT_MAX + LISTEN_MESSAGE_MAX);
 	struct listen *listen = watch->data;
@@ -299,7 +299,7 @@ static void listen_take_tasks(struct listen *listen, const json_t *filter)
 		struct listened_task *task = calloc(1, sizeof(*task));
 		if (!task)
 			abort();
-		task->watch.changed = task_changed;
+		task->watch.changed = listen_task_changed;
 		task->watch.data = listen;
 		if (task_watch(request, json_string_value(value), &task->watch) < 0) {
 			free(task);

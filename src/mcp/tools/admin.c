@@ -26,7 +26,7 @@ bool admin_workspace(struct mcp_request *request, const char *name)
 
 /* --- tokens --- */
 
-static void say_token(const struct token_row *row, struct buffer *to)
+static void token_say(const struct token_row *row, struct buffer *to)
 {
 	char scopes[64], when[CLOCK_TEXT_SIZE];
 	scopes_text(row->scopes, scopes, sizeof(scopes));
@@ -61,7 +61,7 @@ static void create_token(struct mcp_request *request, const json_t *arguments)
 			mcp_fail(request, &error);
 		return;
 	}
-	say_token(&row, &text);
+	token_say(&row, &text);
 	token_row_done(&row);
 	content_reply(request, "token: %s\nIt is shown this once.\n%s", token, buffer_text(&text));
 	explicit_bzero(token, sizeof(token));
@@ -79,7 +79,7 @@ static bool token_list_add(void *data, const struct token_row *row)
 	/* A revoked token is useless. */
 	if (row->revoked_wall != 0)
 		return true;
-	say_token(row, &line);
+	token_say(row, &line);
 	if (list->text.size + line.size > ANSWER_MAX - KIB ||
 	    buffer_append(&list->text, line.data, line.size) < 0)
 		list->left_out++;
@@ -135,7 +135,7 @@ static void get_workspace_usage(struct mcp_request *request, const json_t *argum
 	usage_tool(request, arguments, USAGE_BY_WORKSPACE);
 }
 
-static void say_tiers(const struct core *core, struct buffer *to)
+static void health_say_tiers(const struct core *core, struct buffer *to)
 {
 	for (int tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
 		const struct spawn_probe *probe = &core->probes[tier];
@@ -177,7 +177,7 @@ static void get_health(struct mcp_request *request, const json_t *arguments)
 			     (unsigned long long)(room.disk_reserve / MIB));
 	if (admission_check(core, &core->config.defaults, &error) < 0)
 		(void)!buffer_printf(&text, "no room for another sandbox: %s\n", error.message);
-	say_tiers(core, &text);
+	health_say_tiers(core, &text);
 	(void)!buffer_append_text(&text, "`caisson doctor` on the host says more.\n");
 	content_reply(request, "%s", buffer_text(&text));
 }

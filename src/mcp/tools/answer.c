@@ -221,7 +221,7 @@ void answer_cell_view(struct exec *exec, const struct code_cell *cell, struct an
 }
 
 /* An image type that clients show to a model. */
-static bool is_picture(const char *type)
+static bool result_is_picture(const char *type)
 {
 	return strcmp(type, "image/png") == 0 || strcmp(type, "image/jpeg") == 0 ||
 	       strcmp(type, "image/gif") == 0 || strcmp(type, "image/webp") == 0;
@@ -232,7 +232,7 @@ static int result_type_rank(const char *type)
 {
 	static const char *const texts[] = {"text/plain", "text/markdown", "application/json",
 					    "text/latex", "text/html",     "image/svg+xml"};
-	if (is_picture(type))
+	if (result_is_picture(type))
 		return 1;
 	for (int i = 0; i < (int)ARRAY_SIZE(texts); i++)
 		if (strcmp(type, texts[i]) == 0)
@@ -297,7 +297,7 @@ static void answer_add_result(struct answer *answer, const struct code_context *
 	}
 	if (!best)
 		return;
-	if (is_picture(best->key)) {
+	if (result_is_picture(best->key)) {
 		answer_add_picture(answer, context, best);
 		return;
 	}
@@ -341,8 +341,8 @@ static void answer_add_results(struct answer *answer, const struct code_context 
 			answer_add_left_out(answer, context, &cell->parts[i]);
 }
 
-static char *error_part(const struct code_context *context, const struct code_cell *cell,
-			const char *key, size_t *ret_size)
+static char *result_error_part(const struct code_context *context, const struct code_cell *cell,
+			       const char *key, size_t *ret_size)
 {
 	for (size_t i = 0; i < cell->part_count; i++) {
 		const struct code_part *part = &cell->parts[i];
@@ -364,10 +364,10 @@ static void answer_add_error(struct answer *answer, const struct code_context *c
 	struct buffer *to = &answer->text;
 	if (!cell->has_error)
 		return;
-	FREE_TEXT char *text = error_part(context, cell, "traceback", &size);
+	FREE_TEXT char *text = result_error_part(context, cell, "traceback", &size);
 	if (!text) {
-		FREE_TEXT char *name = error_part(context, cell, "name", &name_size);
-		text = error_part(context, cell, "value", &size);
+		FREE_TEXT char *name = result_error_part(context, cell, "name", &name_size);
+		text = result_error_part(context, cell, "value", &size);
 		add(to, "[error]\n%.200s%s", name ? name : "", name && text ? ": " : "");
 		if (text)
 			output_visible(to, text, MIN(size, (size_t)RESULT_TEXT_MAX),

@@ -108,7 +108,7 @@ struct write_file_state {
 	size_t size;
 };
 
-static void write_free(void *state)
+static void write_file_free(void *state)
 {
 	struct write_file_state *write = state;
 	free(write->bytes);
@@ -146,7 +146,7 @@ static void write_file_act(struct mcp_request *request, struct sandbox *sandbox)
 		pending_begin(request);
 }
 
-static bool write_decode(struct mcp_request *request, struct write_file_state *write)
+static bool write_file_decode(struct mcp_request *request, struct write_file_state *write)
 {
 	size_t size = strlen(write->fields.base64);
 	write->bytes = malloc(size + 1);
@@ -172,7 +172,7 @@ static const struct field write_file_fields[] = {
 
 static void write_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct write_file_state *write = pending_state(request, sizeof(*write), write_free);
+	struct write_file_state *write = pending_state(request, sizeof(*write), write_file_free);
 	if (!tool_arguments(request, arguments, write))
 		return;
 	const char *content = write->fields.content;
@@ -183,7 +183,7 @@ static void write_file(struct mcp_request *request, const json_t *arguments)
 	}
 	if (content)
 		write->size = strlen(content);
-	else if (!write_decode(request, write))
+	else if (!write_file_decode(request, write))
 		return;
 	target_ready(request, write->tool.sandbox, 0, write_file_act);
 }
@@ -206,7 +206,7 @@ struct list_files_state {
 	size_t count, room;
 };
 
-static void list_free(void *state)
+static void list_files_free(void *state)
 {
 	struct list_files_state *list = state;
 	for (size_t i = 0; i < list->count; i++)
@@ -369,7 +369,7 @@ static const struct field list_files_fields[] = {
 
 static void list_files(struct mcp_request *request, const json_t *arguments)
 {
-	struct list_files_state *list = pending_state(request, sizeof(*list), list_free);
+	struct list_files_state *list = pending_state(request, sizeof(*list), list_files_free);
 	list->tool.path = FILE_TOOL_WORKSPACE;
 	if (!tool_arguments(request, arguments, list))
 		return;

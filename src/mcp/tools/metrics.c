@@ -85,7 +85,7 @@ static void metrics_reply_text(struct mcp_request *request)
 }
 
 /* Unknown values, of a sandbox that has stopped meanwhile, are omitted. */
-static void counters_refreshed(void *data, const struct error *error)
+static void metrics_counters_refreshed(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)error;
@@ -98,7 +98,7 @@ static void counters_refreshed(void *data, const struct error *error)
 static void counters_refresh(struct mcp_request *request)
 {
 	struct error error;
-	if (counters_refresh_all(request->core, counters_refreshed, request, &error) < 0)
+	if (counters_refresh_all(request->core, metrics_counters_refreshed, request, &error) < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);
@@ -184,7 +184,7 @@ static bool usage_of_one(void *data, const struct usage_row *row)
 	return true;
 }
 
-static void usage_walk_on(void *data);
+static void usage_tool_walk_on(void *data);
 
 static void usage_cancelled(struct mcp_request *request)
 {
@@ -205,7 +205,7 @@ static void usage_step(struct mcp_request *request)
 	}
 	if (more) {
 		/* Other work is done in between. */
-		usage->alarm = alarm_after(request->core->loop, 1, usage_walk_on, request);
+		usage->alarm = alarm_after(request->core->loop, 1, usage_tool_walk_on, request);
 		tool_wait(request, usage_cancelled);
 		return;
 	}
@@ -216,7 +216,7 @@ static void usage_step(struct mcp_request *request)
 	content_reply(request, "%s", buffer_text(&usage->text));
 }
 
-static void usage_walk_on(void *data)
+static void usage_tool_walk_on(void *data)
 {
 	struct mcp_request *request = data;
 	struct usage *usage = request->state;
@@ -227,7 +227,7 @@ static void usage_walk_on(void *data)
 	mcp_release(request);
 }
 
-static void usage_counted(void *data, const struct error *error)
+static void usage_tool_counted(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)error; /* the available counters are shown */
@@ -261,7 +261,7 @@ void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage
 	    .from_hour = hour - (int64_t)usage->days * 24,
 	    .to_hour = hour + 1,
 	    .at_hour = INT64_MIN};
-	if (meter_refresh(request->core, usage_counted, request, &error) < 0)
+	if (meter_refresh(request->core, usage_tool_counted, request, &error) < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);

@@ -26,7 +26,7 @@ struct read_file_state {
 	uint64_t lines_seen; /* line ends in them */
 };
 
-static uint64_t count_lines(const char *data, size_t size)
+static uint64_t text_count_lines(const char *data, size_t size)
 {
 	uint64_t count = 0;
 	for (const char *at = data; (at = memchr(at, '\n', size - (size_t)(at - data))); at++)
@@ -119,7 +119,7 @@ static void read_file_say_rest(struct mcp_request *request, const struct file_co
 	char extra[96], lines[48] = "", limit[48] = "";
 	struct buffer where DONE_BUFFER = BUFFER(KIB);
 	uint64_t first = reading->lines_seen + 1;
-	uint64_t count = count_lines(content->data + begin, end - begin);
+	uint64_t count = text_count_lines(content->data + begin, end - begin);
 	uint64_t next = reading->offset + end;
 	bool by_line = reading->line_set && content->data[end - 1] == '\n';
 	if (!content->more && end == content->size) {

@@ -21,7 +21,8 @@
 
 /* --- a cell --- */
 
-static void cell_changed(void *data, struct code_context *context, const struct code_cell *cell)
+static void run_code_cell_changed(void *data, struct code_context *context,
+				  const struct code_cell *cell)
 {
 	struct tool_exec *tool_exec = data;
 	struct exec *exec = code_context_exec(context);
@@ -50,8 +51,8 @@ static void cell_answer_write(struct tool_exec *tool_exec, struct code_context *
 		return;
 }
 
-static void cell_done(void *data, struct code_context *context, const struct code_cell *cell,
-		      const struct error *error)
+static void run_code_cell_done(void *data, struct code_context *context,
+			       const struct code_cell *cell, const struct error *error)
 {
 	struct tool_exec *tool_exec = data;
 	tool_exec->cell = NULL;
@@ -169,7 +170,7 @@ static void cell_start(struct tool_exec *tool_exec, struct sandbox *sandbox,
 		       struct code_context *context)
 {
 	const struct code_callbacks callbacks = {
-	    .changed = cell_changed, .done = cell_done, .data = tool_exec};
+	    .changed = run_code_cell_changed, .done = run_code_cell_done, .data = tool_exec};
 	struct error error;
 	tool_exec_enter(tool_exec, run_code_cancelled, run_code_hand_back);
 	if (foreground_cell_start(sandbox, context, &tool_exec->code, &callbacks, &tool_exec->cell,
@@ -311,17 +312,19 @@ static void run_code_act(struct mcp_request *request, struct sandbox *sandbox)
 
 /* --- one-shot --- */
 
-static void oneshot_ran(void *data, struct code_context *context, const struct code_cell *cell)
+static void run_code_oneshot_ran(void *data, struct code_context *context,
+				 const struct code_cell *cell)
 {
 	struct tool_exec *tool_exec = data;
 	cell_answer_write(tool_exec, context, cell);
 	tool_exec->ran = true;
 }
 
-static void tool_oneshot_start(struct mcp_request *request)
+static void run_code_oneshot_start(struct mcp_request *request)
 {
-	static const struct oneshot_code_callbacks callbacks = {
-	    .changed = cell_changed, .ran = oneshot_ran, .done = tool_exec_oneshot_done};
+	static const struct oneshot_code_callbacks callbacks = {.changed = run_code_cell_changed,
+								.ran = run_code_oneshot_ran,
+								.done = tool_exec_oneshot_done};
 	struct tool_exec *tool_exec = request->state;
 	struct error error;
 	if (tool_exec->context_id) {
@@ -374,7 +377,7 @@ void run_code(struct mcp_request *request, const json_t *arguments)
 		tool_exec->code.cell = *task_exec(request->task);
 	answer_begin(&tool_exec->answer, tool_exec->exec.answer_max);
 	if (target_fresh(request, tool_exec->sandbox_id))
-		tool_oneshot_start(request);
+		run_code_oneshot_start(request);
 	else
 		target_ready(request, tool_exec->sandbox_id, 0, run_code_act);
 }

@@ -27,7 +27,7 @@ struct create_sandbox_state {
 	struct ephemeral_labels labels;
 };
 
-static void create_free(void *state)
+static void create_sandbox_free(void *state)
 {
 	struct create_sandbox_state *create = state;
 	sandbox_fields_done(&create->fields);
@@ -35,8 +35,8 @@ static void create_free(void *state)
 }
 
 /* The fields were read; checks their values. */
-static int create_check(struct mcp_request *request, struct create_sandbox_state *create,
-			struct error *error)
+static int create_sandbox_check(struct mcp_request *request, struct create_sandbox_state *create,
+				struct error *error)
 {
 	struct sandbox_spec *spec = &create->fields.spec;
 	if (sandbox_fields_check(&create->fields, FIELDS_MCP, &request->core->config, error) < 0)
@@ -64,8 +64,8 @@ static void sandbox_describe(const struct sandbox_row *row, struct buffer *to)
 			     tier_name((enum tier)row->tier));
 }
 
-static void describe_end(const struct mcp_request *request, const struct sandbox_row *row,
-			 struct buffer *to)
+static void sandbox_describe_end(const struct mcp_request *request, const struct sandbox_row *row,
+				 struct buffer *to)
 {
 	int64_t left = sandbox_expires_in(row);
 	if (left >= 0)
@@ -78,7 +78,7 @@ static void describe_end(const struct mcp_request *request, const struct sandbox
 	(void)!buffer_append_text(to, ".\n");
 }
 
-static void reply_created(struct mcp_request *request, const struct sandbox *sandbox)
+static void create_sandbox_reply(struct mcp_request *request, const struct sandbox *sandbox)
 {
 	const char *region = ((const struct create_sandbox_state *)request->state)->fields.region;
 	const struct sandbox_row *row = &sandbox->row;
@@ -89,7 +89,7 @@ static void reply_created(struct mcp_request *request, const struct sandbox *san
 	(void)!buffer_printf(&text, "%s: ", sandbox_state_name((enum sandbox_state)row->state));
 	sandbox_describe(row, &text);
 	(void)!buffer_append_text(&text, "\n");
-	describe_end(request, row, &text);
+	sandbox_describe_end(request, row, &text);
 	if (row->template_asked)
 		(void)!buffer_printf(&text, "Warning: " TEMPLATE_WARNING ".\n",
 				     row->template_asked);
@@ -116,7 +116,7 @@ static void sandbox_refuse(struct mcp_request *request, const struct error *erro
 		mcp_fail(request, error);
 }
 
-static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
+static void create_sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct error ignored;
@@ -130,12 +130,12 @@ static void sandbox_created(void *data, struct sandbox *sandbox, const struct er
 	if (error)
 		sandbox_refuse(request, error);
 	else
-		reply_created(request, sandbox);
+		create_sandbox_reply(request, sandbox);
 	mcp_release(request);
 }
 
 /* If it waits for room, it leaves the queue; else it is deleted when it has been made. */
-static void create_cancelled(struct mcp_request *request)
+static void create_sandbox_cancelled(struct mcp_request *request)
 {
 	if (create_queue_leave(request->core, request))
 		mcp_release(request);
@@ -148,16 +148,16 @@ static void create_sandbox(struct mcp_request *request, const json_t *arguments)
 	if (!create)
 		abort();
 	request->state = create;
-	request->state_free = create_free;
+	request->state_free = create_sandbox_free;
 	if (!tool_arguments(request, arguments, &create->fields))
 		return;
-	if (create_check(request, create, &error) < 0 ||
+	if (create_sandbox_check(request, create, &error) < 0 ||
 	    sandbox_create(request->core, &request->principal, &create->fields.spec,
-			   sandbox_created, request, &error) < 0) {
+			   create_sandbox_created, request, &error) < 0) {
 		sandbox_refuse(request, &error);
 		return;
 	}
-	tool_wait(request, create_cancelled);
+	tool_wait(request, create_sandbox_cancelled);
 }
 
 /* --- list_sandboxes --- */
@@ -208,7 +208,7 @@ static void list_sandboxes(struct mcp_request *request, const json_t *arguments)
 
 /* --- get_sandbox_limits --- */
 
-static void say_sizes(const struct config *config, struct buffer *to)
+static void limits_say_sizes(const struct config *config, struct buffer *to)
 {
 	const char *comma = "";
 	(void)!buffer_append_text(to, "sizes: ");
@@ -220,8 +220,8 @@ static void say_sizes(const struct config *config, struct buffer *to)
 	(void)!buffer_append_text(to, "\n");
 }
 
-static void say_limits(const char *name, const struct limits *limits, uint32_t timeout,
-		       struct buffer *to)
+static void limits_say_all(const char *name, const struct limits *limits, uint32_t timeout,
+			   struct buffer *to)
 {
 	(void)!buffer_printf(to, "%s: ", name);
 	if (limits->cpu_millis)
@@ -240,7 +240,7 @@ static void say_limits(const char *name, const struct limits *limits, uint32_t t
 		(void)!buffer_append_text(to, "no time limit\n");
 }
 
-static void say_templates(struct buffer *to)
+static void limits_say_templates(struct buffer *to)
 {
 	const char *comma = "";
 	(void)!buffer_append_text(to, "templates: " TEMPLATE_HOST
@@ -253,7 +253,7 @@ static void say_templates(struct buffer *to)
 	(void)!buffer_append_text(to, "\n");
 }
 
-static void say_budget(void *data, const struct budget_state *state)
+static void limits_say_budget(void *data, const struct budget_state *state)
 {
 	struct buffer *to = data;
 	double unit = (double)budget_unit(state->what);
@@ -281,16 +281,16 @@ static void get_sandbox_limits(struct mcp_request *request, const json_t *argume
 		return;
 	struct workspace *workspace = workspace_get(core, request->principal.workspace);
 	workspace_now(core, workspace, &now);
-	say_sizes(config, &text);
-	say_limits("default", &config->defaults, config->timeout_seconds, &text);
-	say_limits("maximum", &config->maximum, config->timeout_seconds_max, &text);
-	say_templates(&text);
+	limits_say_sizes(config, &text);
+	limits_say_all("default", &config->defaults, config->timeout_seconds, &text);
+	limits_say_all("maximum", &config->maximum, config->timeout_seconds_max, &text);
+	limits_say_templates(&text);
 	(void)!buffer_printf(
 	    &text, "network: " NETWORK_NAMES "\nregions: local\nlive sandboxes: %u of yours\n",
 	    now.sandboxes);
 	if (admission_check(core, &config->defaults, &error) < 0)
 		(void)!buffer_printf(&text, "room: none now: %s\n", error.message);
-	budget_each(core, workspace, say_budget, &text);
+	budget_each(core, workspace, limits_say_budget, &text);
 	content_reply(request, "%s", buffer_text(&text));
 }
 

@@ -24,7 +24,7 @@ struct search_files_state {
 	bool stopped;
 };
 
-static void search_free(void *state)
+static void search_files_free(void *state)
 {
 	struct search_files_state *search = state;
 	alarm_stop(&search->alarm);
@@ -182,7 +182,8 @@ const struct field search_files_fields[] = {
 
 void search_files_tool(struct mcp_request *request, const json_t *arguments)
 {
-	struct search_files_state *search = pending_state(request, sizeof(*search), search_free);
+	struct search_files_state *search =
+	    pending_state(request, sizeof(*search), search_files_free);
 	search->tool.path = FILE_TOOL_WORKSPACE;
 	search->text = BUFFER(FILE_TOOL_TEXT_MAX);
 	if (!tool_arguments(request, arguments, search))

@@ -19,17 +19,18 @@ struct change_file_state {
 	struct file_entry *entry;
 };
 
-static void change_free(void *state)
+static void change_file_free(void *state)
 {
 	struct change_file_state *change = state;
 	free(change->entry);
 	free(change);
 }
 
-static struct change_file_state *change_new(struct mcp_request *request,
-					    enum file_operation operation, const char *what)
+static struct change_file_state *change_file_new(struct mcp_request *request,
+						 enum file_operation operation, const char *what)
 {
-	struct change_file_state *change = pending_state(request, sizeof(*change), change_free);
+	struct change_file_state *change =
+	    pending_state(request, sizeof(*change), change_file_free);
 	change->request.operation = (uint8_t)operation;
 	change->what = what;
 	return change;
@@ -92,7 +93,7 @@ static const struct field path_fields[] = {
 
 static void make_directory(struct mcp_request *request, const json_t *arguments)
 {
-	struct change_file_state *change = change_new(request, FILE_MKDIR, "made");
+	struct change_file_state *change = change_file_new(request, FILE_MKDIR, "made");
 	change->request.flags = FILE_PARENTS;
 	change->request.mode = 0755;
 	if (tool_arguments(request, arguments, change))
@@ -108,7 +109,7 @@ static const struct field remove_file_fields[] = {
 
 static void remove_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct change_file_state *change = change_new(request, FILE_REMOVE, "removed");
+	struct change_file_state *change = change_file_new(request, FILE_REMOVE, "removed");
 	if (tool_arguments(request, arguments, change))
 		target_ready(request, change->tool.sandbox, 0, change_file_act);
 }
@@ -124,7 +125,7 @@ static const struct field move_file_fields[] = {
 
 static void move_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct change_file_state *change = change_new(request, FILE_RENAME, "moved");
+	struct change_file_state *change = change_file_new(request, FILE_RENAME, "moved");
 	if (!tool_arguments(request, arguments, change))
 		return;
 	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
@@ -156,7 +157,8 @@ static const struct field set_file_mode_fields[] = {
 
 static void set_file_mode(struct mcp_request *request, const json_t *arguments)
 {
-	struct change_file_state *change = change_new(request, FILE_CHMOD, "changed the mode of");
+	struct change_file_state *change =
+	    change_file_new(request, FILE_CHMOD, "changed the mode of");
 	if (!tool_arguments(request, arguments, change))
 		return;
 	if (!change_file_parse_mode(change->mode, &change->request.mode)) {
@@ -186,7 +188,7 @@ static void file_copied(void *data, uint64_t bytes, const struct error *error)
 	mcp_release(request);
 }
 
-static void copy_cancelled(struct mcp_request *request)
+static void copy_file_cancelled(struct mcp_request *request)
 {
 	struct change_file_state *change = request->state;
 	sandbox_copy_cancel(TAKE_PTR(change->copy));
@@ -217,7 +219,7 @@ static void sandbox_copy_act(struct mcp_request *request, struct sandbox *to)
 	if (sandbox_copy_start(&spec, file_copied, request, &change->copy, &error) < 0)
 		file_tool_fail(request, change->tool.path, &error);
 	else
-		tool_wait(request, copy_cancelled);
+		tool_wait(request, copy_file_cancelled);
 }
 
 static void copy_file_act(struct mcp_request *request, struct sandbox *sandbox)
@@ -244,7 +246,7 @@ static const struct field copy_file_fields[] = {
 
 static void copy_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct change_file_state *change = change_new(request, FILE_COPY, "copied");
+	struct change_file_state *change = change_file_new(request, FILE_COPY, "copied");
 	if (!tool_arguments(request, arguments, change))
 		return;
 	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
@@ -265,7 +267,7 @@ static bool stat_file_entry(void *data, const struct file_entry *entry)
 	return true;
 }
 
-static const char *type_name(char type)
+static const char *file_type_name(char type)
 {
 	static const char types[] = "fdlpscb";
 	static const char *const names[] = {"file",   "directory",        "symlink",     "fifo",
@@ -293,7 +295,7 @@ static void stat_file_done(void *data, uint64_t total, bool cut, const struct er
 		clock_text(entry->mtime_ns, when);
 		file_tool_path(&text, change->tool.path);
 		(void)!buffer_printf(&text, ": %s, %llu bytes, mode %04o, owner %u:%u, changed %s",
-				     type_name(entry->type), (unsigned long long)entry->size,
+				     file_type_name(entry->type), (unsigned long long)entry->size,
 				     entry->mode & 07777, entry->uid, entry->gid, when);
 		if (entry->type == 'l') {
 			(void)!buffer_append_text(&text, ", to ");
@@ -320,7 +322,7 @@ static void stat_file_act(struct mcp_request *request, struct sandbox *sandbox)
 
 static void stat_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct change_file_state *change = change_new(request, FILE_STAT, "");
+	struct change_file_state *change = change_file_new(request, FILE_STAT, "");
 	if (tool_arguments(request, arguments, change))
 		target_ready(request, change->tool.sandbox, 0, stat_file_act);
 }

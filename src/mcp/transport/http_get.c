@@ -55,7 +55,7 @@ static struct mcp_session *call_find_session(struct call *call, struct mcp_serve
 }
 
 /* "STREAM-EVENT", as stream.c writes it. */
-static int parse_event_id(const char *text, uint64_t *ret_stream, uint64_t *ret_event)
+static int event_id_parse(const char *text, uint64_t *ret_stream, uint64_t *ret_event)
 {
 	char stream[24];
 	const char *dash = strchr(text, '-');
@@ -98,7 +98,7 @@ static void stream_resume(struct call *call, struct mcp_session *session, const 
 {
 	uint64_t number, event;
 	struct mcp_stream *stream = NULL;
-	bool good = parse_event_id(last, &number, &event) == 0;
+	bool good = event_id_parse(last, &number, &event) == 0;
 	if (good)
 		stream = session_find_stream(session, number);
 	if (good && stream_is_over(session, stream, number, event))

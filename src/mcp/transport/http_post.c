@@ -78,7 +78,7 @@ static struct mcp_source post_source(struct post *post)
 
 /* --- the modern era --- */
 
-static void receive_modern(struct post *post, json_t *json, const struct message *message)
+static void post_receive_modern(struct post *post, json_t *json, const struct message *message)
 {
 	struct mcp_problem problem;
 	struct envelope envelope;
@@ -172,7 +172,7 @@ static void message_take_silently(struct post *post, json_t *json, const struct 
 		session_responded(post->session, json);
 }
 
-static void receive_legacy(struct post *post, json_t *json, const struct message *message)
+static void post_receive_legacy(struct post *post, json_t *json, const struct message *message)
 {
 	struct mcp_source source = post_source(post);
 	bool begins =
@@ -189,7 +189,7 @@ static void receive_legacy(struct post *post, json_t *json, const struct message
 
 /* --- batches --- */
 
-static void receive_element(struct post *post, const struct mcp_source *source, json_t *json)
+static void post_receive_element(struct post *post, const struct mcp_source *source, json_t *json)
 {
 	struct mcp_problem problem;
 	struct message message;
@@ -221,7 +221,7 @@ static const char *batch_refused(const struct post *post, const json_t *json)
 	return revision > MCP_2025_03_26 ? "this revision has no batches" : NULL;
 }
 
-static void receive_batch(struct post *post, json_t *json)
+static void post_receive_batch(struct post *post, json_t *json)
 {
 	const char *refused = batch_refused(post, json);
 	size_t index;
@@ -240,14 +240,14 @@ static void receive_batch(struct post *post, json_t *json)
 	{
 		/* An element of the batch may have shown that the client is gone. */
 		if (post->call || post->stream || post->session)
-			receive_element(post, &source, element);
+			post_receive_element(post, &source, element);
 	}
 	post_batch_end(post);
 }
 
 /* --- the body --- */
 
-static void message_receive(struct post *post, json_t *json)
+static void post_receive(struct post *post, json_t *json)
 {
 	struct message message;
 	struct mcp_problem problem;
@@ -258,7 +258,7 @@ static void message_receive(struct post *post, json_t *json)
 	post->said = said < 0 || revision_modern((enum mcp_revision)said) ? MCP_NEWEST_LEGACY
 									  : (enum mcp_revision)said;
 	if (json_is_array(json)) {
-		receive_batch(post, json);
+		post_receive_batch(post, json);
 		return;
 	}
 	if (message_read(json, &message, &problem) < 0) {
@@ -266,12 +266,12 @@ static void message_receive(struct post *post, json_t *json)
 		return;
 	}
 	if (envelope_modern(&message, version))
-		receive_modern(post, json, &message);
+		post_receive_modern(post, json, &message);
 	else
-		receive_legacy(post, json, &message);
+		post_receive_legacy(post, json, &message);
 }
 
-static void message_parsed(void *data, json_t *json, const void *problem)
+static void post_parsed(void *data, json_t *json, const void *problem)
 {
 	struct post *post = data;
 	post->parse = NULL;
@@ -284,7 +284,7 @@ static void message_parsed(void *data, json_t *json, const void *problem)
 	if (!json)
 		post_problem(post, NULL, problem);
 	else
-		message_receive(post, json);
+		post_receive(post, json);
 	json_decref(json);
 	post_release(post);
 }
@@ -300,7 +300,7 @@ static void problem_set_too_long(const struct mcp_face *face, struct mcp_problem
 		    (unsigned long long)message_max(face));
 }
 
-static void body_data(struct call *call, const char *data, size_t size)
+static void post_body_data(struct call *call, const char *data, size_t size)
 {
 	struct post *post = call->state;
 	struct mcp_problem problem;
@@ -315,7 +315,7 @@ static void body_data(struct call *call, const char *data, size_t size)
 	}
 }
 
-static void body_end(struct call *call)
+static void post_body_end(struct call *call)
 {
 	struct post *post = post_hold(call->state);
 	struct mcp_problem problem;
@@ -324,13 +324,13 @@ static void body_end(struct call *call)
 	call->stream.on_end = NULL;
 	if (call->raw.size > MESSAGE_INLINE_MAX) {
 		post->parse = json_parse_begin(work_share_hold(call->share), &call->raw,
-					       &message_parser, message_parsed, post);
+					       &message_parser, post_parsed, post);
 		return;
 	}
 	if (message_parse(call->raw.size ? call->raw.data : "", call->raw.size, &json, &problem) <
 	    0)
 		json = NULL;
-	message_parsed(post, json, &problem);
+	post_parsed(post, json, &problem);
 }
 
 void http_post(struct call *call, struct mcp_server *server, const struct mcp_view *view)
@@ -351,8 +351,9 @@ void http_post(struct call *call, struct mcp_server *server, const struct mcp_vi
 	struct post *post = post_new(call, server, view);
 	call_read_accept(post, http_header(call->exchange, "accept"));
 	call->raw = BUFFER(most);
-	call->stream.on_data = body_data;
-	call->stream.on_end = body_end;
-	/* body_data() refuses larger bodies itself: the HTTP layer's answer would not be MCP's. */
+	call->stream.on_data = post_body_data;
+	call->stream.on_end = post_body_end;
+	/* post_body_data() refuses larger bodies itself: the HTTP layer's answer would not be
+	 * MCP's. */
 	http_body_read(call->exchange, UINT64_MAX);
 }
