@@ -12,14 +12,14 @@
 #include "edge/idempotency.h"
 
 struct create_call {
-	struct create_fields fields;
+	struct create_fields given;
 	struct idempotent *request; /* NULL: it has no key */
 };
 
 static void create_call_free(void *state)
 {
 	struct create_call *create = state;
-	create_fields_done(&create->fields);
+	create_fields_done(&create->given);
 	/* If it had a result, it has ended by now. */
 	idempotency_end(create->request, false);
 	free(create);
@@ -118,9 +118,9 @@ void sandbox_post(struct call *call)
 		abort();
 	call->state = create;
 	call->state_free = create_call_free;
-	int found = call_fields(call, &create->fields.fields, &error);
+	int found = call_fields(call, &create->given.fields, &error);
 	if (found == 0)
-		found = create_fields_check(call, &create->fields, &error);
+		found = create_fields_check(call, &create->given, &error);
 	if (found == 0 && call_idempotency_key(call))
 		found = create_repeat(call, create, &error);
 	if (found > 0)
@@ -129,10 +129,10 @@ void sandbox_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	create->fields.fields.spec.named = create->request ? create_call_named : NULL;
+	create->given.fields.spec.named = create->request ? create_call_named : NULL;
 	call_hold(call);
 	call->on_gone = create_leave_queue;
-	if (sandbox_create(call->core, &call->principal, &create->fields.fields.spec,
+	if (sandbox_create(call->core, &call->principal, &create->given.fields.spec,
 			   create_call_created, call, &error) < 0) {
 		create_end_request(create, false);
 		reply_error(call, &error);
