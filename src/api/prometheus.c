@@ -27,12 +27,12 @@ static struct route_count {
 	struct histogram latency;
 } route_counts[ROUTES_MAX];
 
-static int64_t started;
+static int64_t daemon_started;
 static int statm = -1; /* /proc/self/statm: opened early, since /proc cannot be opened later */
 
 void prometheus_start(void)
 {
-	started = clock_monotonic();
+	daemon_started = clock_monotonic();
 	if (statm < 0)
 		statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 }
@@ -241,7 +241,7 @@ static void put_process(struct buffer *text)
 			   (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
 			       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
 	put_metric(text, "caisson_uptime_seconds", "gauge", "How long this daemon has run.",
-		   (double)(clock_monotonic() - started) / 1e9);
+		   (double)(clock_monotonic() - daemon_started) / 1e9);
 	put_head(text, "caisson_build_info", "gauge", "Which version it is; always 1.");
 	PUT(text, "caisson_build_info{version=\"%s\"} 1\n", CAISSON_VERSION);
 }

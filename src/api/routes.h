@@ -9,7 +9,7 @@
 extern const struct route service_routes[];    /* health.c */
 extern const struct route start_page_routes[]; /* start_page.c */
 extern const struct route sandbox_routes[];
-extern const struct route run_routes[];      /* api/exec/oneshot.c */
+extern const struct route oneshot_routes[];  /* api/exec/oneshot.c */
 extern const struct route template_routes[]; /* api/sandbox/templates.c */
 extern const struct route
     unsupported_routes[]; /* api/sandbox/unsupported.c: what this version does not have */

@@ -47,7 +47,7 @@ static void put_code(struct buffer *page, const struct buffer *code)
 }
 
 /* As `caisson mcp config --http` prints it; a test compares them. */
-static int append_snippet(struct buffer *to, const struct mcp_client *client, const char *url)
+static int snippet_append_html(struct buffer *to, const struct mcp_client *client, const char *url)
 {
 	if (!client->key)
 		return buffer_printf(to,
@@ -70,7 +70,7 @@ static void put_clients(struct buffer *page, const char *url)
 		DONE_BUFFER struct buffer code = BUFFER(4 * KIB);
 		if (!client->url_member)
 			continue;
-		if (append_snippet(&code, client, url) < 0)
+		if (snippet_append_html(&code, client, url) < 0)
 			abort();
 		page_put(page, "<h3>");
 		put_escaped(page, client->title);

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 
-static uint64_t none;
-uint64_t *clock_advance = &none;
+static uint64_t advance_none;
+uint64_t *clock_advance = &advance_none;
 
 int clock_gettime(clockid_t id, struct timespec *time)
 {

@@ -122,7 +122,7 @@ static const struct key keys[] = {
 };
 
 /* The state of reading a file. */
-struct reading {
+struct config_reading {
 	struct config *config;
 	FILE *file;
 	int line;
@@ -254,8 +254,9 @@ static void value_error_text(const struct key *key, const char *value, int resul
 		 value, value_type_help(key->type));
 }
 
-static int reading_fail(struct reading *reading, const char *format, ...) PRINTF_LIKE(2, 3);
-static int reading_fail(struct reading *reading, const char *format, ...)
+static int config_reading_fail(struct config_reading *reading, const char *format, ...)
+    PRINTF_LIKE(2, 3);
+static int config_reading_fail(struct config_reading *reading, const char *format, ...)
 {
 	if (reading->failed)
 		return 0;
@@ -268,31 +269,33 @@ static int reading_fail(struct reading *reading, const char *format, ...)
 }
 
 /* Called by libinih for each value; 0 means "refused". */
-static int reading_handle_value(void *user, const char *section, const char *name,
-				const char *value)
+static int config_reading_handle_value(void *user, const char *section, const char *name,
+				       const char *value)
 {
-	struct reading *reading = user;
+	struct config_reading *reading = user;
 	char message[ERROR_MESSAGE_MAX];
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		const struct key *key = &keys[i];
 		if (strcmp(section, key->section) != 0 || strcmp(name, key->name) != 0)
 			continue;
 		if (reading->seen[i] && key->type != VALUE_PATHS)
-			return reading_fail(reading,
-					    "%s is given twice (an indented line continues the one "
-					    "above it)",
-					    name);
+			return config_reading_fail(
+			    reading,
+			    "%s is given twice (an indented line continues the one "
+			    "above it)",
+			    name);
 		reading->seen[i] = true;
 		int result = config_set_value(reading->config, key, value);
 		if (result < 0) {
 			value_error_text(key, value, result, message);
-			return reading_fail(reading, "%s", message);
+			return config_reading_fail(reading, "%s", message);
 		}
 		return 1;
 	}
 	if (!*section)
-		return reading_fail(reading, "%.50s stands before the first [section]", name);
-	return reading_fail(reading, "unknown key %.50s in section [%.50s]", name, section);
+		return config_reading_fail(reading, "%.50s stands before the first [section]",
+					   name);
+	return config_reading_fail(reading, "unknown key %.50s in section [%.50s]", name, section);
 }
 
 /* Checks a "[section]" line. libinih accepts any name and any text behind it. */
@@ -314,20 +317,20 @@ static bool section_line_valid(const char *line)
 
 /* The fgets for libinih: counts lines, and refuses what libinih would silently cut or ignore.
  * NULL ends the parse. */
-static char *reading_read_line(char *line, int room, void *stream)
+static char *config_reading_read_line(char *line, int room, void *stream)
 {
-	struct reading *reading = stream;
+	struct config_reading *reading = stream;
 	if (reading->failed || !fgets(line, room, reading->file))
 		return NULL;
 	reading->line++;
 	if (!strchr(line, '\n') && !feof(reading->file)) {
-		reading_fail(reading, "the line is longer than %d characters, or holds a NUL",
-			     room - 2);
+		config_reading_fail(
+		    reading, "the line is longer than %d characters, or holds a NUL", room - 2);
 		return NULL;
 	}
 	const char *start = line + strspn(line, " \t");
 	if (*start == '[' && start == line && !section_line_valid(start)) {
-		reading_fail(reading, "unknown section %.60s", start);
+		config_reading_fail(reading, "unknown section %.60s", start);
 		reading->message[strcspn(reading->message, "\r\n")] = '\0';
 		return NULL;
 	}
@@ -362,13 +365,14 @@ int config_read_file(struct config *config, const char *path, bool must_exist, s
 	if (file_check_owner(fd, path, error) < 0)
 		return -1;
 	struct config changed = *config;
-	struct reading reading = {.config = &changed, .file = fdopen(fd, "r")};
+	struct config_reading reading = {.config = &changed, .file = fdopen(fd, "r")};
 	if (!reading.file)
 		return error_set_errno(error, ERROR_CONFIG, errno, "configuration file %s", path);
 	fd = -1;
 	/* A list in the file replaces the default, instead of adding to it. */
 	changed.mounts_allow[0] = '\0';
-	int result = ini_parse_stream(reading_read_line, &reading, reading_handle_value, &reading);
+	int result = ini_parse_stream(config_reading_read_line, &reading,
+				      config_reading_handle_value, &reading);
 	bool broken = ferror(reading.file) != 0;
 	fclose(reading.file);
 	if (broken)

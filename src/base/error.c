@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct error_info infos[ERROR_KIND_COUNT] = {
+static const struct error_info error_infos[ERROR_KIND_COUNT] = {
 #define KIND(name, code, http, rpc, exit_code, retryable, advice)                                  \
 	[ERROR_##name] = {code, http, rpc, exit_code, retryable, advice},
 #include "base/error_kinds.def"
@@ -65,13 +65,13 @@ const struct error_info *error_info(enum error_kind kind)
 {
 	if ((unsigned)kind >= ERROR_KIND_COUNT)
 		kind = ERROR_INTERNAL;
-	return &infos[kind];
+	return &error_infos[kind];
 }
 
 enum error_kind error_kind_of_code(const char *code)
 {
 	for (int kind = 0; kind < ERROR_KIND_COUNT; kind++)
-		if (strcmp(infos[kind].code, code) == 0)
+		if (strcmp(error_infos[kind].code, code) == 0)
 			return (enum error_kind)kind;
 	return ERROR_INTERNAL;
 }

@@ -42,7 +42,7 @@ struct fault_page {
 extern const struct fault_set *const __start_fault_sets[] __attribute__((weak));
 extern const struct fault_set *const __stop_fault_sets[] __attribute__((weak));
 
-static struct fault_page *page;
+static struct fault_page *fault_page;
 
 __attribute__((constructor)) static void map_page(void)
 {
@@ -50,11 +50,11 @@ __attribute__((constructor)) static void map_page(void)
 	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
 	if (fd < 0)
 		return;
-	void *memory = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *memory = mmap(NULL, sizeof(*fault_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
-	page = memory == MAP_FAILED ? NULL : memory;
-	if (page)
-		clock_advance = &page->advance;
+	fault_page = memory == MAP_FAILED ? NULL : memory;
+	if (fault_page)
+		clock_advance = &fault_page->advance;
 }
 
 /* Sets follow each other in the linker's order; each number has two points. */
@@ -95,47 +95,48 @@ static void sleep_briefly(long nanoseconds)
 /* Time that the test has moved does not release a held process. */
 static int64_t clock_unmoved(void)
 {
-	return clock_monotonic() - (int64_t)__atomic_load_n(&page->advance, __ATOMIC_SEQ_CST);
+	return clock_monotonic() - (int64_t)__atomic_load_n(&fault_page->advance, __ATOMIC_SEQ_CST);
 }
 
 void fault_turn(enum fault_role role)
 {
 	static uint64_t seen;
-	if (!page)
+	if (!fault_page)
 		return;
-	__atomic_store_n(&page->acknowledged[role], seen, __ATOMIC_SEQ_CST);
-	seen = __atomic_load_n(&page->advance, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&fault_page->acknowledged[role], seen, __ATOMIC_SEQ_CST);
+	seen = __atomic_load_n(&fault_page->advance, __ATOMIC_SEQ_CST);
 }
 
 static void point_hold(void)
 {
 	int64_t until = clock_unmoved() + FAULT_HELD_MAX;
-	uint32_t action = page->action;
-	__atomic_store_n(&page->held, (uint32_t)getpid(), __ATOMIC_SEQ_CST);
+	uint32_t action = fault_page->action;
+	__atomic_store_n(&fault_page->held, (uint32_t)getpid(), __ATOMIC_SEQ_CST);
 	if (action == ACTION_DELAY)
-		sleep_briefly((long)page->milliseconds * NSEC_PER_MSEC);
+		sleep_briefly((long)fault_page->milliseconds * NSEC_PER_MSEC);
 	else
-		while (!__atomic_load_n(&page->go_on, __ATOMIC_SEQ_CST) && clock_unmoved() < until)
+		while (!__atomic_load_n(&fault_page->go_on, __ATOMIC_SEQ_CST) &&
+		       clock_unmoved() < until)
 			sleep_briefly(NSEC_PER_MSEC / 4);
-	__atomic_store_n(&page->held, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&fault_page->held, 0, __ATOMIC_SEQ_CST);
 }
 
 void fault_point(const struct fault_set *set, unsigned number, enum fault_moment moment)
 {
-	if (!page || number >= set->count || !set->name(number))
+	if (!fault_page || number >= set->count || !set->name(number))
 		return;
 	unsigned place = point_number(set, number, moment);
 	if (place >= FAULT_POINTS_MAX)
 		abort();
 	uint32_t mine = place + 1;
-	__atomic_fetch_add(&page->hits[place], 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&page->armed, __ATOMIC_SEQ_CST) != mine)
+	__atomic_fetch_add(&fault_page->hits[place], 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&fault_page->armed, __ATOMIC_SEQ_CST) != mine)
 		return;
-	if (page->skip > 0) {
-		page->skip--;
+	if (fault_page->skip > 0) {
+		fault_page->skip--;
 		return;
 	}
-	if (__atomic_compare_exchange_n(&page->armed, &mine, 0, false, __ATOMIC_SEQ_CST,
+	if (__atomic_compare_exchange_n(&fault_page->armed, &mine, 0, false, __ATOMIC_SEQ_CST,
 					__ATOMIC_SEQ_CST))
 		point_hold();
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-struct output {
+struct format_output {
 	char *to;
 	size_t room, length;
 };
@@ -23,14 +23,14 @@ struct arguments {
 	va_list list;
 };
 
-static void output_put(struct output *output, char c)
+static void output_put(struct format_output *output, char c)
 {
 	if (output->length < output->room)
 		output->to[output->length] = c;
 	output->length++;
 }
 
-static void output_put_padded(struct output *output, const struct conversion *conversion,
+static void output_put_padded(struct format_output *output, const struct conversion *conversion,
 			      const char *text, size_t size)
 {
 	size_t padding = conversion->width > size ? conversion->width - size : 0;
@@ -42,8 +42,8 @@ static void output_put_padded(struct output *output, const struct conversion *co
 		output_put(output, ' ');
 }
 
-static void output_put_number(struct output *output, struct conversion *conversion, uint64_t value,
-			      unsigned base, bool negative)
+static void output_put_number(struct format_output *output, struct conversion *conversion,
+			      uint64_t value, unsigned base, bool negative)
 {
 	char digits[24];
 	size_t at = sizeof(digits);
@@ -97,8 +97,8 @@ static const char *format_read_conversion(const char *format, struct arguments *
 	return format;
 }
 
-static void output_put_integer(struct output *output, struct conversion *conversion, char letter,
-			       struct arguments *arguments)
+static void output_put_integer(struct format_output *output, struct conversion *conversion,
+			       char letter, struct arguments *arguments)
 {
 	int64_t value =
 	    conversion->wide ? va_arg(arguments->list, long long) : va_arg(arguments->list, int);
@@ -112,8 +112,8 @@ static void output_put_integer(struct output *output, struct conversion *convers
 }
 
 /* False for an unknown letter. */
-static bool output_put_conversion(struct output *output, struct conversion *conversion, char letter,
-				  struct arguments *arguments)
+static bool output_put_conversion(struct format_output *output, struct conversion *conversion,
+				  char letter, struct arguments *arguments)
 {
 	const char *text;
 	char c = '%';
@@ -143,7 +143,7 @@ static bool output_put_conversion(struct output *output, struct conversion *conv
 
 int format_text(char *to, size_t room, const char *format, va_list args)
 {
-	struct output output = {.to = to, .room = room};
+	struct format_output output = {.to = to, .room = room};
 	struct arguments arguments;
 	bool known = true;
 	va_copy(arguments.list, args);

@@ -25,7 +25,7 @@ struct loop_threads {
 	bool stop;
 };
 
-static struct list all = {&all, &all};
+static struct list loop_threads_all = {&loop_threads_all, &loop_threads_all};
 
 /* --- in a thread --- */
 
@@ -100,13 +100,13 @@ static struct loop_threads *threads_new(uv_loop_t *loop)
 	pthread_cond_init(&threads->wanted, NULL);
 	list_init(&threads->waiting);
 	list_init(&threads->ended);
-	list_append(&all, &threads->link);
+	list_append(&loop_threads_all, &threads->link);
 	return threads;
 }
 
 static struct loop_threads *threads_find(const uv_loop_t *loop)
 {
-	list_each (&all, node) {
+	list_each (&loop_threads_all, node) {
 		struct loop_threads *threads = list_entry(node, struct loop_threads, link);
 		if (threads->loop == loop)
 			return threads;

@@ -50,11 +50,11 @@ static struct list queues = {&queues, &queues};
 
 /* --- queues --- */
 
-static void on_awake(uv_idle_t *idle UNUSED)
+static void on_work_awake(uv_idle_t *idle UNUSED)
 {
 }
 
-static void on_check(uv_check_t *check);
+static void on_work_check(uv_check_t *check);
 
 static struct work_queue *queue_new(uv_loop_t *loop)
 {
@@ -71,7 +71,7 @@ static struct work_queue *queue_new(uv_loop_t *loop)
 	uv_idle_init(loop, &queue->awake);
 	queue->check.data = queue->awake.data = queue;
 	queue->open_handles = 2;
-	uv_check_start(&queue->check, on_check);
+	uv_check_start(&queue->check, on_work_check);
 	/* Unreferenced: a loop without other handles ends. */
 	uv_unref((uv_handle_t *)&queue->check);
 	list_append(&queues, &queue->link);
@@ -98,7 +98,7 @@ static void share_free(struct work_share *share)
 	free(share);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_work_closed(uv_handle_t *handle)
 {
 	struct work_queue *queue = handle->data;
 	if (--queue->open_handles == 0)
@@ -114,8 +114,8 @@ void work_queue_release(struct work_queue *queue)
 		while (!list_empty(&queue->buckets[i]))
 			share_free(list_entry(queue->buckets[i].next, struct work_share, link));
 	list_remove(&queue->link);
-	uv_close((uv_handle_t *)&queue->check, on_closed);
-	uv_close((uv_handle_t *)&queue->awake, on_closed);
+	uv_close((uv_handle_t *)&queue->check, on_work_closed);
+	uv_close((uv_handle_t *)&queue->awake, on_work_closed);
 }
 
 void work_set_clock(struct work_queue *queue, int64_t (*clock)(void))
@@ -238,7 +238,7 @@ void work_wait(struct work *work, struct work_share *share)
 		list_append(&queue->waiting, &share->waiting);
 	}
 	list_append(&share->pieces, &work->link);
-	uv_idle_start(&queue->awake, on_awake);
+	uv_idle_start(&queue->awake, on_work_awake);
 }
 
 void work_run(struct work *work, struct work_share *share)
@@ -284,7 +284,7 @@ static void queue_run_next(struct work_queue *queue)
 	work_share_release(next);
 }
 
-static void on_check(uv_check_t *check)
+static void on_work_check(uv_check_t *check)
 {
 	struct work_queue *queue = check->data;
 	queue->references++;
@@ -302,19 +302,19 @@ static void on_check(uv_check_t *check)
 
 static void tasks_start(struct work_queue *queue);
 
-static void on_thread(struct loop_job *job)
+static void on_work_thread(struct loop_job *job)
 {
 	struct work_task *task = container_of(job, struct work_task, job);
 	task->in_thread(task);
 }
 
-static void on_task_done(struct work *work)
+static void on_work_task_done(struct work *work)
 {
 	struct work_task *task = container_of(work, struct work_task, work);
 	task->done(task);
 }
 
-static void on_thread_end(struct loop_job *job)
+static void on_work_thread_end(struct loop_job *job)
 {
 	struct work_task *task = container_of(job, struct work_task, job);
 	struct work_share *share = task->share;
@@ -336,8 +336,8 @@ static void tasks_start(struct work_queue *queue)
 		list_remove(&task->link);
 		share->task_runs = true;
 		queue->tasks++;
-		task->job.in_thread = on_thread;
-		task->job.done = on_thread_end;
+		task->job.in_thread = on_work_thread;
+		task->job.done = on_work_thread_end;
 		loop_job_run(queue->loop, &task->job);
 	}
 }
@@ -345,7 +345,7 @@ static void tasks_start(struct work_queue *queue)
 void work_in_thread(struct work_task *task, struct work_share *share)
 {
 	task->share = work_share_hold(share);
-	task->work.run = on_task_done;
+	task->work.run = on_work_task_done;
 	if (list_empty(&share->tasks) && !share->task_runs)
 		list_append(&share->queue->tasking, &share->idle);
 	list_append(&share->tasks, &task->link);

@@ -115,7 +115,7 @@ int root_make(const struct boot_assign *request, const int *fds, const char **re
 	return root < 0 ? root : fs_attach(root, "r");
 }
 
-static const char *const places[] = {
+static const char *const covered_places[] = {
     [PLACE_USR] = "r/usr", [PLACE_BIN] = "r/bin",     [PLACE_SBIN] = "r/sbin",
     [PLACE_LIB] = "r/lib", [PLACE_LIB32] = "r/lib32", [PLACE_LIB64] = "r/lib64",
 };
@@ -147,14 +147,14 @@ static int binds_attach(const struct boot_assign *request, const int *binds, boo
 	*ret_step = "an unknown place";
 	for (uint32_t i = 0; i < request->bind_count; i++) {
 		uint32_t place = request->bind_places[i];
-		if (place >= ARRAY_SIZE(places) || !places[place])
+		if (place >= ARRAY_SIZE(covered_places) || !covered_places[place])
 			return -EBADMSG;
-		*ret_step = places[place] + 1;
-		int result = fs_directory(places[place], 0755);
+		*ret_step = covered_places[place] + 1;
+		int result = fs_directory(covered_places[place], 0755);
 		if (result < 0)
 			return result;
 		CLOSE_FD int cover = covered ? bind_cover(binds[i], i) : -1;
-		result = fs_attach(cover >= 0 ? cover : binds[i], places[place]);
+		result = fs_attach(cover >= 0 ? cover : binds[i], covered_places[place]);
 		if (result < 0)
 			return result;
 	}

@@ -29,7 +29,7 @@
 /* While writing fails, core_store_works() tries it no more often than this. */
 #define STORE_TRY_INTERVAL NSEC_PER_SEC
 
-struct later {
+struct core_later_call {
 	struct list link;
 	void (*call)(void *data);
 	void *data;
@@ -40,14 +40,14 @@ struct done_call {
 	void *data;
 };
 
-struct asker asker_from_principal(const struct principal *principal)
+struct kept_principal principal_keep(const struct principal *principal)
 {
-	return principal ? (struct asker){true, *principal} : (struct asker){0};
+	return principal ? (struct kept_principal){true, *principal} : (struct kept_principal){0};
 }
 
-const struct principal *asker_principal(const struct asker *asker)
+const struct principal *kept_principal_get(const struct kept_principal *caller)
 {
-	return asker->set ? &asker->principal : NULL;
+	return caller->set ? &caller->principal : NULL;
 }
 
 static void core_run_later(struct core *core)
@@ -56,7 +56,7 @@ static void core_run_later(struct core *core)
 	struct list due;
 	list_take_all(&core->private->later, &due);
 	while (!list_empty(&due)) {
-		struct later *later = list_entry(due.next, struct later, link);
+		struct core_later_call *later = list_entry(due.next, struct core_later_call, link);
 		list_remove(&later->link);
 		later->call(later->data);
 		free(later);
@@ -71,10 +71,10 @@ static void core_idle_turn(uv_idle_t *idle)
 
 void core_later(struct core *core, void (*call)(void *data), void *data)
 {
-	struct later *later = calloc(1, sizeof(*later));
+	struct core_later_call *later = calloc(1, sizeof(*later));
 	if (!later)
 		abort();
-	*later = (struct later){.call = call, .data = data};
+	*later = (struct core_later_call){.call = call, .data = data};
 	list_append(&core->private->later, &later->link);
 	if (!core->private->stopping && !uv_is_active((uv_handle_t *)&core->private->soon))
 		uv_idle_start(&core->private->soon, core_idle_turn);

@@ -41,12 +41,12 @@ struct principal {
 };
 
 /* The caller, kept by operations that end in a later turn. */
-struct asker {
+struct kept_principal {
 	bool set; /* false: the daemon itself */
 	struct principal principal;
 };
-struct asker asker_from_principal(const struct principal *principal);
-const struct principal *asker_principal(const struct asker *asker);
+struct kept_principal principal_keep(const struct principal *principal);
+const struct principal *kept_principal_get(const struct kept_principal *caller);
 
 /* Notices of the spawner that main handles. Set in core->hooks before core_start(), which keeps
  * them; any may be NULL. */

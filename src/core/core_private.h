@@ -1,7 +1,7 @@
 /* Shared by the files of core/ only: the data beside the records, and functions that one file has
  * for others. A section names its file; each file's first comment says what it owns.
  *
- * An answer of the spawner finds its sandbox by id, never by pointer: see sandbox_ask(). */
+ * An answer of the spawner finds its sandbox by id, never by pointer: see sandbox_ask_spawner(). */
 #pragma once
 
 #include "base/buffer.h"
@@ -182,10 +182,10 @@ struct sandbox_life {
 	int mount_fds[SANDBOX_MOUNTS_MAX]; /* for START; -1 after a restart of the daemon */
 	uint32_t mount_count;
 
-	struct list watchers;    /* struct sandbox_watcher */
-	struct list drained;     /* struct waiter: sandbox_drain() */
-	struct asker drained_by; /* the caller of the drain */
-	bool notifying;          /* a later turn tells the watchers */
+	struct list watchers;             /* struct sandbox_watcher */
+	struct list drained;              /* struct waiter: sandbox_drain() */
+	struct kept_principal drained_by; /* the caller of the drain */
+	bool notifying;                   /* a later turn tells the watchers */
 
 	struct activity_head activity;
 
@@ -196,7 +196,7 @@ struct sandbox_life {
 	uint32_t exec_rows;
 	bool counters_known;     /* sandbox->counters belongs to this boot */
 	struct samples *samples; /* counters.c */
-	bool limits_asked;       /* LIMITS was sent */
+	bool limits_sent;        /* LIMITS was sent */
 };
 
 /* core.c: calls back in a later turn of the loop. */

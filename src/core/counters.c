@@ -71,7 +71,8 @@ void counters_begin(struct sandbox *sandbox)
 	meter_booted(sandbox);
 }
 
-static double percent_between(uint64_t cpu_before, uint64_t cpu, int64_t before, int64_t now)
+static double samples_percent_between(uint64_t cpu_before, uint64_t cpu, int64_t before,
+				      int64_t now)
 {
 	if (now <= before || cpu < cpu_before)
 		return -1;
@@ -86,8 +87,8 @@ static void sample_keep(struct sandbox *sandbox, struct samples *samples, int64_
 	struct sample *sample = &samples->ring[samples->next];
 	double percent = -1;
 	if (last && last->counters.known[KNOWN_CPU] && sandbox->counters.known[KNOWN_CPU])
-		percent = percent_between(last->counters.cpu_ns, sandbox->counters.cpu_ns,
-					  last->boot, now);
+		percent = samples_percent_between(last->counters.cpu_ns, sandbox->counters.cpu_ns,
+						  last->boot, now);
 	*sample = (struct sample){.wall = samples->seen_wall,
 				  .boot = now,
 				  .counters = sandbox->counters,
@@ -132,8 +133,8 @@ void counters_take(struct sandbox *sandbox, const struct spawn_counters *counter
 	if (!samples->base_known || now - samples->base_boot >= PERCENT_INTERVAL) {
 		if (samples->base_known)
 			samples->percent =
-			    percent_between(samples->base_cpu_ns, sandbox->counters.cpu_ns,
-					    samples->base_boot, now);
+			    samples_percent_between(samples->base_cpu_ns, sandbox->counters.cpu_ns,
+						    samples->base_boot, now);
 		samples->base_boot = now;
 		samples->base_cpu_ns = sandbox->counters.cpu_ns;
 		samples->base_known = sandbox->counters.known[KNOWN_CPU];
@@ -144,7 +145,7 @@ void counters_take(struct sandbox *sandbox, const struct spawn_counters *counter
 
 /* ---- Of all at once. */
 
-struct refresh {
+struct counters_refresh {
 	struct core *core;
 	void (*done)(void *data, const struct error *error);
 	void *data;
@@ -153,7 +154,7 @@ struct refresh {
 static void counters_refresh_done(void *data, const struct spawn_message *reply UNUSED,
 				  const struct error *error)
 {
-	struct refresh *refresh = data;
+	struct counters_refresh *refresh = data;
 	if (refresh->done)
 		refresh->done(refresh->data, error);
 	else if (error && error->kind != ERROR_SPAWNER_GONE)
@@ -166,10 +167,10 @@ int counters_refresh_all(struct core *core, SANDBOX_DONE, struct error *error)
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
 	if (!core->spawner)
 		return error_set(error, ERROR_SPAWNER_GONE, "the daemon is stopping");
-	struct refresh *refresh = calloc(1, sizeof(*refresh));
+	struct counters_refresh *refresh = calloc(1, sizeof(*refresh));
 	if (!refresh)
 		abort();
-	*refresh = (struct refresh){.core = core, .done = done, .data = data};
+	*refresh = (struct counters_refresh){.core = core, .done = done, .data = data};
 	if (spawner_request(core->spawner, &message, NULL, 0, SPAWN_TIMEOUT_MS,
 			    counters_refresh_done, refresh, error) < 0) {
 		free(refresh);

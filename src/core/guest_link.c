@@ -30,7 +30,7 @@
 /* More data than this is sent at once instead of at the end of the loop's turn. */
 #define GATHERED_MAX (32 * KIB)
 
-struct outgoing {
+struct outgoing_frame {
 	struct list link;
 	size_t size, sent;
 	int fds[FRAME_FDS_MAX];
@@ -88,13 +88,13 @@ void guest_link_fail_protocol(struct guest_link *link, const char *why)
 	guest_link_fail(link, &error);
 }
 
-static void outgoing_close_fds(struct outgoing *outgoing)
+static void outgoing_close_fds(struct outgoing_frame *outgoing)
 {
 	while (outgoing->fd_count > 0)
 		fd_close(&outgoing->fds[--outgoing->fd_count]);
 }
 
-static void outgoing_free(struct guest_link *link, struct outgoing *outgoing)
+static void outgoing_free(struct guest_link *link, struct outgoing_frame *outgoing)
 {
 	list_remove(&outgoing->link);
 	link->queued -= outgoing->size - outgoing->sent;
@@ -106,13 +106,15 @@ static void queue_flush(struct guest_link *link)
 {
 	link->blocked = false;
 	while (link->state != LINK_FAILED && !list_empty(&link->queue)) {
-		struct outgoing *first = list_entry(link->queue.next, struct outgoing, link);
+		struct outgoing_frame *first =
+		    list_entry(link->queue.next, struct outgoing_frame, link);
 		struct iovec parts[PARTS_MAX];
 		size_t count = 0;
 		/* Frames are sent together, except those with descriptors, which travel with a
 		 * frame's first byte. */
 		list_each (&link->queue, node) {
-			struct outgoing *outgoing = list_entry(node, struct outgoing, link);
+			struct outgoing_frame *outgoing =
+			    list_entry(node, struct outgoing_frame, link);
 			if (count == PARTS_MAX || (count > 0 && outgoing->fd_count > 0))
 				break;
 			parts[count++] = (struct iovec){outgoing->data + outgoing->sent,
@@ -131,8 +133,8 @@ static void queue_flush(struct guest_link *link)
 		}
 		outgoing_close_fds(first);
 		for (size_t left = (size_t)sent; left > 0;) {
-			struct outgoing *outgoing =
-			    list_entry(link->queue.next, struct outgoing, link);
+			struct outgoing_frame *outgoing =
+			    list_entry(link->queue.next, struct outgoing_frame, link);
 			size_t part = MIN(left, outgoing->size - outgoing->sent);
 			outgoing->sent += part;
 			link->queued -= part;
@@ -171,7 +173,7 @@ int guest_frame_queue(struct guest_link *link, enum frame_type type, uint64_t id
 		*error = link->error;
 		return -1;
 	}
-	struct outgoing *outgoing = calloc(1, sizeof(*outgoing) + FRAME_HEADER_SIZE + size);
+	struct outgoing_frame *outgoing = calloc(1, sizeof(*outgoing) + FRAME_HEADER_SIZE + size);
 	if (!outgoing)
 		abort();
 	outgoing->size = FRAME_HEADER_SIZE + size;
@@ -574,7 +576,7 @@ void guest_link_free(struct guest_link *link)
 	work_cancel(&link->work);
 	work_cancel(&link->telling);
 	while (!list_empty(&link->queue))
-		outgoing_free(link, list_entry(link->queue.next, struct outgoing, link));
+		outgoing_free(link, list_entry(link->queue.next, struct outgoing_frame, link));
 	link->poll.data = link->timer.data = link->turn.data = link;
 	if (link->poll_open)
 		uv_close((uv_handle_t *)&link->poll, link_handle_closed);

@@ -27,7 +27,7 @@ struct guest_link {
 	void *data;
 	struct buffer in;   /* data that was read and is not handled yet */
 	bool more;          /* it has complete frames */
-	struct list queue;  /* struct outgoing (guest_link.c) */
+	struct list queue;  /* struct outgoing_frame (guest_link.c) */
 	size_t queued;      /* bytes */
 	bool blocked;       /* the socket was full: the rest is sent when it is writable */
 	bool throttled;     /* room was 0: `drained` is to be called */

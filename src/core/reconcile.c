@@ -54,15 +54,15 @@ void reconcile_done(struct core *core)
 	}
 }
 
-struct loaded {
+struct loaded_row {
 	struct list link;
 	struct sandbox_row row;
 };
 
-static bool load_row(void *data, const struct sandbox_row *row)
+static bool reconcile_load_row(void *data, const struct sandbox_row *row)
 {
 	struct list *rows = data;
-	struct loaded *loaded = calloc(1, sizeof(*loaded));
+	struct loaded_row *loaded = calloc(1, sizeof(*loaded));
 	if (!loaded)
 		abort();
 	sandbox_row_copy(row, &loaded->row);
@@ -88,7 +88,7 @@ static void reconcile_delete(struct sandbox *sandbox)
 	if (sandbox->row.state == SANDBOX_CREATING)
 		sandbox_delete_unasked(sandbox, END_REASON_ERROR,
 				       "the daemon was restarted while it was being made");
-	else if (sandbox->row.options & OPTION_ONE_SHOT)
+	else if (sandbox->row.options & OPTION_ONESHOT)
 		sandbox_delete_unasked(sandbox, END_REASON_ERROR,
 				       "the daemon was restarted during its one-shot run");
 	else
@@ -98,7 +98,7 @@ static void reconcile_delete(struct sandbox *sandbox)
 
 static void reconcile_sandbox(struct sandbox *sandbox, const struct spawn_listed *listed)
 {
-	bool usable = listed && !(sandbox->row.options & OPTION_ONE_SHOT);
+	bool usable = listed && !(sandbox->row.options & OPTION_ONESHOT);
 	enum sandbox_event event = !usable            ? SANDBOX_EVENT_FOUND_UNUSABLE
 				   : !listed->running ? SANDBOX_EVENT_FOUND_STOPPED
 				   : !listed->frozen  ? SANDBOX_EVENT_FOUND_RUNNING
@@ -165,11 +165,11 @@ static int reconcile_row(struct core *core, struct sandbox_row *row, struct erro
 
 int core_reconcile(struct core *core, struct error *error)
 {
-	struct list rows; /* struct loaded, newest last */
+	struct list rows; /* struct loaded_row, newest last */
 	list_init(&rows);
-	int result = store_sandbox_each(core->store, NULL, true, load_row, &rows, error);
+	int result = store_sandbox_each(core->store, NULL, true, reconcile_load_row, &rows, error);
 	while (!list_empty(&rows)) {
-		struct loaded *loaded = list_entry(rows.next, struct loaded, link);
+		struct loaded_row *loaded = list_entry(rows.next, struct loaded_row, link);
 		list_remove(&loaded->link);
 		if (result == 0)
 			result = reconcile_row(core, &loaded->row, error);

@@ -26,11 +26,11 @@ FAULT_SET(daemon_reply, "daemon.reply", spawn_request_name, SPAWN_REPLY);
 FAULT_SET(daemon_notice, "daemon.notice", spawn_notice_name, SPAWN_TYPE_COUNT);
 #endif
 
-struct pending {
+struct pending_request {
 	struct list link; /* in client->pending, oldest first */
 	uint32_t request;
 	uint32_t type; /* enum spawn_type */
-	int64_t asked; /* CLOCK_BOOTTIME */
+	int64_t began; /* CLOCK_BOOTTIME */
 	int64_t until; /* CLOCK_BOOTTIME; INT64_MAX: it has passed, and `done` is NULL */
 	void (*done)(void *data, const struct spawn_message *reply, const struct error *error);
 	void *data;
@@ -48,7 +48,7 @@ struct spawner_client {
 	struct spawner_callbacks callbacks;
 	void *data;
 	struct list pending;
-	struct list queue; /* struct pending by `queued` */
+	struct list queue; /* struct pending_request by `queued` */
 	uint32_t pending_count;
 	uint32_t last_request;
 	int64_t timer_at; /* 0: not running */
@@ -58,7 +58,7 @@ struct spawner_client {
 
 static void socket_polled(uv_poll_t *poll, int status, int events);
 
-static void pending_free(struct spawner_client *client, struct pending *pending)
+static void pending_request_free(struct spawner_client *client, struct pending_request *pending)
 {
 	list_remove(&pending->link);
 	list_remove(&pending->queued);
@@ -77,13 +77,13 @@ static void socket_watch(struct spawner_client *client)
 	uv_poll_start(&client->poll, events, socket_polled);
 }
 
-static void request_finish(struct spawner_client *client, struct pending *pending,
+static void request_finish(struct spawner_client *client, struct pending_request *pending,
 			   const struct spawn_message *reply, const struct error *error)
 {
 	void (*done)(void *, const struct spawn_message *, const struct error *) = pending->done;
 	void *data = pending->data;
 	uint32_t type = pending->type;
-	pending_free(client, pending);
+	pending_request_free(client, pending);
 	if (done) {
 		done(data, reply, error);
 	} else if (reply) {
@@ -95,7 +95,7 @@ static void request_finish(struct spawner_client *client, struct pending *pendin
 
 /* Its caller gets TIMED_OUT; the entry stays for the reply, since the spawner still handles the
  * request. */
-static void request_time_out(struct pending *pending)
+static void request_time_out(struct pending_request *pending)
 {
 	void (*done)(void *, const struct spawn_message *, const struct error *) = pending->done;
 	struct error error;
@@ -112,7 +112,8 @@ static void requests_fail(struct spawner_client *client, const char *why)
 	struct error error;
 	error_set(&error, ERROR_SPAWNER_GONE, "the spawner is gone: %s", why);
 	while (!list_empty(&client->pending))
-		request_finish(client, list_entry(client->pending.next, struct pending, link), NULL,
+		request_finish(client,
+			       list_entry(client->pending.next, struct pending_request, link), NULL,
 			       &error);
 }
 
@@ -132,7 +133,7 @@ static void spawner_give_up(struct spawner_client *client, const char *why)
 static void reply_handle(struct spawner_client *client, const struct spawn_message *reply)
 {
 	list_each (&client->pending, node) {
-		struct pending *pending = list_entry(node, struct pending, link);
+		struct pending_request *pending = list_entry(node, struct pending_request, link);
 		if (pending->request != reply->request)
 			continue;
 		UNUSED uint32_t type = pending->type;
@@ -223,10 +224,11 @@ static bool socket_broken(int result)
 	       result == -ECONNREFUSED || result == -EBADF;
 }
 
-static void flush_queue(struct spawner_client *client)
+static void requests_flush(struct spawner_client *client)
 {
 	while (!client->lost && !client->closing && !list_empty(&client->queue)) {
-		struct pending *pending = list_entry(client->queue.next, struct pending, queued);
+		struct pending_request *pending =
+		    list_entry(client->queue.next, struct pending_request, queued);
 		ssize_t sent = fd_send(client->fd, pending->message, sizeof(*pending->message),
 				       pending->fds, pending->fd_count);
 		if (sent == -EAGAIN)
@@ -261,24 +263,24 @@ static void socket_polled(uv_poll_t *poll, int status, int events)
 	if (events & UV_READABLE)
 		socket_read(client);
 	if ((events & UV_WRITABLE) && !client->closing) {
-		flush_queue(client);
+		requests_flush(client);
 		socket_watch(client);
 	}
 }
 
-static void timer_due(uv_timer_t *timer);
+static void spawner_timer_due(uv_timer_t *timer);
 
 /* Lets the timer fire at `until` unless it fires earlier anyway. */
-static void timer_arm(struct spawner_client *client, int64_t until)
+static void spawner_timer_arm(struct spawner_client *client, int64_t until)
 {
 	if (client->timer_at != 0 && client->timer_at <= until)
 		return;
 	client->timer_at = until;
 	int64_t delay = MAX(until - clock_boot(), 0) / NSEC_PER_MSEC + 1;
-	uv_timer_start(&client->timer, timer_due, (uint64_t)delay, 0);
+	uv_timer_start(&client->timer, spawner_timer_due, (uint64_t)delay, 0);
 }
 
-static void timer_due(uv_timer_t *timer)
+static void spawner_timer_due(uv_timer_t *timer)
 {
 	struct spawner_client *client = container_of(timer, struct spawner_client, timer);
 	int64_t now = clock_boot();
@@ -288,7 +290,8 @@ static void timer_due(uv_timer_t *timer)
 	while (again && !client->closing && !client->lost) {
 		again = false;
 		list_each (&client->pending, node) {
-			struct pending *pending = list_entry(node, struct pending, link);
+			struct pending_request *pending =
+			    list_entry(node, struct pending_request, link);
 			if (pending->until > now)
 				continue;
 			request_time_out(pending);
@@ -299,9 +302,9 @@ static void timer_due(uv_timer_t *timer)
 	if (client->closing || client->lost)
 		return;
 	list_each (&client->pending, node) {
-		int64_t until = list_entry(node, struct pending, link)->until;
+		int64_t until = list_entry(node, struct pending_request, link)->until;
 		if (until != INT64_MAX)
-			timer_arm(client, until);
+			spawner_timer_arm(client, until);
 	}
 }
 
@@ -349,15 +352,16 @@ int64_t spawner_client_waiting(const struct spawner_client *client)
 	if (client->lost)
 		return INT64_MAX;
 	list_each (&client->pending, node) {
-		const struct pending *pending = list_entry(node, struct pending, link);
+		const struct pending_request *pending =
+		    list_entry(node, struct pending_request, link);
 		if (pending->type == SPAWN_COUNTERS)
-			return clock_boot() - pending->asked;
+			return clock_boot() - pending->began;
 	}
 	return 0;
 }
 
 /* Keeps a copy of the message, and of the descriptors, until the socket has room. */
-static int request_queue(struct spawner_client *client, struct pending *pending,
+static int request_queue(struct spawner_client *client, struct pending_request *pending,
 			 const struct spawn_message *message, const int *fds, size_t fd_count)
 {
 	pending->message = malloc(sizeof(*message));
@@ -387,13 +391,13 @@ int spawner_request(struct spawner_client *client, struct spawn_message *message
 		return error_set(error, ERROR_BUSY, "too many requests wait for the spawner");
 	if (fd_count > SANDBOX_MOUNTS_MAX)
 		return error_set(error, ERROR_INTERNAL, "too many descriptors for the spawner");
-	struct pending *pending = calloc(1, sizeof(*pending));
+	struct pending_request *pending = calloc(1, sizeof(*pending));
 	if (!pending)
 		abort();
 	pending->request = message->request = ++client->last_request;
 	pending->type = message->type;
-	pending->asked = clock_boot();
-	pending->until = pending->asked + timeout_ms * NSEC_PER_MSEC;
+	pending->began = clock_boot();
+	pending->until = pending->began + timeout_ms * NSEC_PER_MSEC;
 	pending->done = done;
 	pending->data = data;
 	list_init(&pending->queued);
@@ -407,7 +411,7 @@ int spawner_request(struct spawner_client *client, struct spawn_message *message
 	if (sent == -EAGAIN)
 		sent = request_queue(client, pending, message, fds, fd_count);
 	if (sent < 0) {
-		pending_free(client, pending);
+		pending_request_free(client, pending);
 		/* The poll reports a broken socket by itself, outside of this call. */
 		return error_set_errno(error,
 				       socket_broken((int)sent) ? ERROR_SPAWNER_GONE
@@ -415,6 +419,6 @@ int spawner_request(struct spawner_client *client, struct spawn_message *message
 				       (int)sent, "sending to the spawner");
 	}
 	FAULT(daemon_request, message->type, AFTER);
-	timer_arm(client, pending->until);
+	spawner_timer_arm(client, pending->until);
 	return 0;
 }

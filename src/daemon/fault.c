@@ -7,13 +7,13 @@
 
 #define LOOK_MS 5
 
-static void on_wake(uv_timer_t *timer)
+static void on_fault_wake(uv_timer_t *timer)
 {
 	(void)timer; /* only wakes the loop */
 }
 
 /* Every timer that was due at the last call has run since. */
-static void on_turn(uv_prepare_t *prepare)
+static void on_fault_turn(uv_prepare_t *prepare)
 {
 	(void)prepare;
 	fault_turn(FAULT_DAEMON);
@@ -24,9 +24,9 @@ void daemon_fault_watch_clock(uv_loop_t *loop)
 	static uv_timer_t timer;
 	static uv_prepare_t prepare;
 	uv_timer_init(loop, &timer);
-	uv_timer_start(&timer, on_wake, LOOK_MS, LOOK_MS);
+	uv_timer_start(&timer, on_fault_wake, LOOK_MS, LOOK_MS);
 	uv_unref((uv_handle_t *)&timer);
 	uv_prepare_init(loop, &prepare);
-	uv_prepare_start(&prepare, on_turn);
+	uv_prepare_start(&prepare, on_fault_turn);
 	uv_unref((uv_handle_t *)&prepare);
 }

@@ -9,7 +9,7 @@
 /* At most one line per second: a slow disk would otherwise fill the log. */
 #define QUIET_NS (1000ULL * 1000 * 1000)
 
-static void on_turn(uv_prepare_t *prepare)
+static void on_watchdog_turn(uv_prepare_t *prepare)
 {
 	struct watchdog *watchdog = prepare->data;
 	uint64_t now = uv_hrtime(), idle = uv_metrics_idle_time(prepare->loop);
@@ -47,7 +47,7 @@ void watchdog_start(struct watchdog *watchdog, uv_loop_t *loop, const char *cons
 	watchdog->idle_before = uv_metrics_idle_time(loop);
 	uv_prepare_init(loop, &watchdog->prepare);
 	watchdog->prepare.data = watchdog;
-	uv_prepare_start(&watchdog->prepare, on_turn);
+	uv_prepare_start(&watchdog->prepare, on_watchdog_turn);
 	uv_unref((uv_handle_t *)&watchdog->prepare);
 }
 

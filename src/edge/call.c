@@ -108,7 +108,7 @@ struct sandbox *call_sandbox(struct call *call)
 	return NULL;
 }
 
-struct turn {
+struct call_turn {
 	struct work work;
 	struct call *call;
 	void (*go)(struct call *call);
@@ -116,7 +116,7 @@ struct turn {
 
 static void call_turn_come(struct work *work)
 {
-	struct turn *turn = container_of(work, struct turn, work);
+	struct call_turn *turn = container_of(work, struct call_turn, work);
 	struct call *call = turn->call;
 	void (*go)(struct call *) = turn->go;
 	free(turn);
@@ -127,10 +127,10 @@ static void call_turn_come(struct work *work)
 
 void call_next_turn(struct call *call, void (*go)(struct call *call))
 {
-	struct turn *turn = calloc(1, sizeof(*turn));
+	struct call_turn *turn = calloc(1, sizeof(*turn));
 	if (!turn)
 		abort();
-	*turn = (struct turn){.work.run = call_turn_come, .call = call_hold(call), .go = go};
+	*turn = (struct call_turn){.work.run = call_turn_come, .call = call_hold(call), .go = go};
 	work_wait(&turn->work, call->share);
 }
 

@@ -15,7 +15,7 @@
 
 /* --- one value --- */
 
-static int refuse_type(const struct field *field, struct error *error)
+static int field_refuse_type(const struct field *field, struct error *error)
 {
 	static const char *const names[] = {
 	    [FIELD_TEXT] = "a string",
@@ -38,7 +38,7 @@ static int refuse_type(const struct field *field, struct error *error)
 }
 
 /* "must be a, b or c" */
-static int refuse_word(const char *what, const struct field *field, struct error *error)
+static int field_refuse_word(const char *what, const struct field *field, struct error *error)
 {
 	char list[256] = "";
 	for (const char *at = field->words; *at;) {
@@ -51,7 +51,7 @@ static int refuse_word(const char *what, const struct field *field, struct error
 	return error_set(error, ERROR_INVALID, "%s `%s` must be %s", what, field->name, list);
 }
 
-static bool word_known(const struct field *field, const char *word)
+static bool field_word_known(const struct field *field, const char *word)
 {
 	size_t length = strlen(word);
 	if (!field->words || field->flags & FIELD_WORDS_TOLD)
@@ -65,13 +65,13 @@ static bool word_known(const struct field *field, const char *word)
 	return false;
 }
 
-static int take_text(const struct field *field, const json_t *value, const char **to,
-		     struct error *error)
+static int field_take_text(const struct field *field, const json_t *value, const char **to,
+			   struct error *error)
 {
 	size_t size = json_string_length(value);
 	const char *text = json_string_value(value);
-	if (!word_known(field, text))
-		return refuse_word("field", field, error);
+	if (!field_word_known(field, text))
+		return field_refuse_word("field", field, error);
 	if (size < field->min)
 		return error_set(error, ERROR_INVALID, "field `%s` must not be empty", field->name);
 	if (field->max && size > field->max)
@@ -81,7 +81,7 @@ static int take_text(const struct field *field, const json_t *value, const char 
 	return 0;
 }
 
-static void keep_uint(const struct field *field, uint64_t number, void *to)
+static void field_keep_uint(const struct field *field, uint64_t number, void *to)
 {
 	number *= field->unit ? field->unit : 1;
 	if (field->size == sizeof(uint64_t))
@@ -92,7 +92,7 @@ static void keep_uint(const struct field *field, uint64_t number, void *to)
 		*(uint16_t *)to = (uint16_t)number;
 }
 
-static void keep_bool(const struct field *field, bool truth, void *to)
+static void field_keep_bool(const struct field *field, bool truth, void *to)
 {
 	if (!field->bit)
 		*(bool *)to = truth;
@@ -102,8 +102,8 @@ static void keep_bool(const struct field *field, bool truth, void *to)
 		*(uint32_t *)to &= ~field->bit;
 }
 
-static int take_uint(const struct field *field, const json_t *value, const struct config *config,
-		     void *to, struct error *error)
+static int field_take_uint(const struct field *field, const json_t *value,
+			   const struct config *config, void *to, struct error *error)
 {
 	json_int_t number = json_integer_value(value);
 	uint64_t here = config && field->max_here ? field->max_here(config) : 0;
@@ -117,11 +117,12 @@ static int take_uint(const struct field *field, const json_t *value, const struc
 				 (long long)number, (unsigned long long)field->min,
 				 (unsigned long long)(here ? here : field->max));
 	}
-	keep_uint(field, (uint64_t)number, to);
+	field_keep_uint(field, (uint64_t)number, to);
 	return 0;
 }
 
-static int take_milli(const struct field *field, double number, uint32_t *to, struct error *error)
+static int field_take_milli(const struct field *field, double number, uint32_t *to,
+			    struct error *error)
 {
 	double milli = floor(number * 1000 + 0.5);
 	if (milli < (double)field->min || milli > (double)field->max)
@@ -139,40 +140,41 @@ static int field_take(const struct field *field, json_t *value, const struct con
 	bool is_number = json_is_number(value) && isfinite(number) && number >= 0;
 	switch (field->type) {
 	case FIELD_TEXT:
-		return json_is_string(value) ? take_text(field, value, to, error)
-					     : refuse_type(field, error);
+		return json_is_string(value) ? field_take_text(field, value, to, error)
+					     : field_refuse_type(field, error);
 	case FIELD_UINT:
-		return json_is_integer(value) ? take_uint(field, value, config, to, error)
-					      : refuse_type(field, error);
+		return json_is_integer(value) ? field_take_uint(field, value, config, to, error)
+					      : field_refuse_type(field, error);
 	case FIELD_MILLI:
-		return is_number ? take_milli(field, number, to, error) : refuse_type(field, error);
+		return is_number ? field_take_milli(field, number, to, error)
+				 : field_refuse_type(field, error);
 	case FIELD_BOOL:
 		if (!json_is_boolean(value))
-			return refuse_type(field, error);
-		keep_bool(field, json_is_true(value), to);
+			return field_refuse_type(field, error);
+		field_keep_bool(field, json_is_true(value), to);
 		return 0;
 	case FIELD_INT:
 		if (!json_is_integer(value))
-			return refuse_type(field, error);
+			return field_refuse_type(field, error);
 		*(int64_t *)to = json_integer_value(value);
 		return 0;
 	case FIELD_NUMBER:
 		if (!is_number)
-			return refuse_type(field, error);
+			return field_refuse_type(field, error);
 		*(double *)to = number;
 		return 0;
 	case FIELD_OBJECT:
 	case FIELD_PAIRS:
 		if (!json_is_object(value))
-			return refuse_type(field, error);
+			return field_refuse_type(field, error);
 		break;
 	case FIELD_ARRAY:
 		if (!json_is_array(value))
-			return refuse_type(field, error);
+			return field_refuse_type(field, error);
 		break;
 	case FIELD_TIME:
 	case FIELD_QUERY_PAIRS:
-		return refuse_type(field, error);
+		return field_refuse_type(field, error);
 	case FIELD_ANY:
 	case FIELD_STRUCT:
 	case FIELD_ROWS:
@@ -246,7 +248,7 @@ const struct field *field_next(struct field_walk *walk)
 			walk->next = field->inner;
 			walk->outer = field;
 		} else if (!(field->flags & others) &&
-			   !(outer && outer->words && word_known(outer, field->name))) {
+			   !(outer && outer->words && field_word_known(outer, field->name))) {
 			return field;
 		}
 	}
@@ -264,7 +266,7 @@ const struct field *field_find(const struct field *fields, enum field_form form,
 }
 
 /* How many letters must be inserted, removed or changed, ignoring case. */
-static size_t edits_between(const char *a, const char *b)
+static size_t names_edits_between(const char *a, const char *b)
 {
 	enum { LENGTH_MAX = 32 };
 	size_t row[LENGTH_MAX + 1], length = strlen(b);
@@ -298,7 +300,7 @@ static const struct field *field_meant(const struct field *fields, enum field_fo
 			return field;
 	}
 	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));) {
-		size_t edits = edits_between(name, field->name);
+		size_t edits = names_edits_between(name, field->name);
 		/* Two different letters of three are not a misspelling. */
 		if (edits < distance && edits * 2 < strlen(field->name)) {
 			nearest = field;
@@ -308,8 +310,8 @@ static const struct field *field_meant(const struct field *fields, enum field_fo
 	return nearest;
 }
 
-static int refuse_unknown(const struct field *fields, enum field_form form, const char *name,
-			  struct error *error)
+static int fields_refuse_unknown(const struct field *fields, enum field_form form, const char *name,
+				 struct error *error)
 {
 	const struct field *meant = field_meant(fields, form, name);
 	if (meant)
@@ -389,7 +391,7 @@ static void pairs_to_text(json_t *json)
 	}
 }
 
-static void take_as_meant(json_t *object, const struct field *field)
+static void field_take_as_meant(json_t *object, const struct field *field)
 {
 	json_t *given = json_object_get(object, field->name);
 	/* 30.0 is 30. */
@@ -408,7 +410,7 @@ static void take_as_meant(json_t *object, const struct field *field)
 
 /* --- an object --- */
 
-static void tell_given(const struct field *field, bool given, char *into)
+static void field_tell_given(const struct field *field, bool given, char *into)
 {
 	if (!field->given)
 		return;
@@ -419,23 +421,23 @@ static void tell_given(const struct field *field, bool given, char *into)
 		*(uint32_t *)told |= field->bit;
 }
 
-static void fall_back(const struct field *field, void *to)
+static void field_fall_back(const struct field *field, void *to)
 {
 	if (field->fallback)
-		keep_uint(field, field->fallback, to);
+		field_keep_uint(field, field->fallback, to);
 	if (field->fallback_text)
 		*(const char **)to = field->fallback_text;
 }
 
-static int check_names(const json_t *object, const struct field *fields, enum field_form form,
-		       struct error *error)
+static int fields_check_names(const json_t *object, const struct field *fields,
+			      enum field_form form, struct error *error)
 {
 	const char *name;
 	json_t *value;
 	json_object_foreach((json_t *)object, name, value)
 	{
 		if (!field_find(fields, form, name, strlen(name)))
-			return refuse_unknown(fields, form, name, error);
+			return fields_refuse_unknown(fields, form, name, error);
 	}
 	return 0;
 }
@@ -445,13 +447,13 @@ int field_parse(json_t *object, const struct field *field, enum field_form form,
 {
 	char *to = (char *)into + field->at;
 	if (form == FIELDS_MCP)
-		take_as_meant(object, field);
+		field_take_as_meant(object, field);
 	json_t *value = json_object_get(object, field->name);
 	bool given = value && !json_is_null(value);
-	tell_given(field, given || (value && field->flags & FIELD_NULLS), into);
+	field_tell_given(field, given || (value && field->flags & FIELD_NULLS), into);
 	if (given && field->type == FIELD_STRUCT) {
 		if (!json_is_object(value))
-			return refuse_type(field, error);
+			return field_refuse_type(field, error);
 		if (fields_parse(value, field->inner, form, config, to, error) < 0)
 			return error_prepend(error, "%s", field->name);
 		return 0;
@@ -460,7 +462,7 @@ int field_parse(json_t *object, const struct field *field, enum field_form form,
 		return field_take(field, value, config, to, error);
 	if (field->flags & FIELD_REQUIRED)
 		return error_set(error, ERROR_INVALID, "field `%s` is missing", field->name);
-	fall_back(field, to);
+	field_fall_back(field, to);
 	return 0;
 }
 
@@ -468,7 +470,7 @@ int fields_parse(const json_t *object, const struct field *fields, enum field_fo
 		 const struct config *config, void *into, struct error *error)
 {
 	const struct field *field;
-	if (check_names(object, fields, form, error) < 0)
+	if (fields_check_names(object, fields, form, error) < 0)
 		return -1;
 	for (struct field_walk walk = {form, fields}; (field = field_next(&walk));)
 		if (field_parse((json_t *)object, field, form, config,
@@ -487,13 +489,13 @@ void fields_names(const struct field *fields, enum field_form form, struct buffe
 
 /* --- a query --- */
 
-static int refuse_parameter(const struct field *field, const char *why, struct error *error)
+static int field_refuse_parameter(const struct field *field, const char *why, struct error *error)
 {
 	return error_set(error, ERROR_INVALID, "query parameter `%s` %s", field->name, why);
 }
 
-static int take_parameter(const char *query, const struct field *field, char **room, void *into,
-			  struct error *error)
+static int field_take_parameter(const char *query, const struct field *field, char **room,
+				void *into, struct error *error)
 {
 	enum { UINT_TEXT_MAX = 23, BOOL_TEXT_MAX = 7 };
 	bool is_text = field->type == FIELD_TEXT, is_uint = field->type == FIELD_UINT;
@@ -508,16 +510,16 @@ static int take_parameter(const char *query, const struct field *field, char **r
 				 "or has a bad escape",
 				 field->name, longest);
 	bool given = size > 0 || (size == 0 && is_text && field->min > 0);
-	tell_given(field, given, into);
+	field_tell_given(field, given, into);
 	if (!given && field->flags & FIELD_REQUIRED)
-		return refuse_parameter(field, "is missing", error);
+		return field_refuse_parameter(field, "is missing", error);
 	if (!given) {
-		fall_back(field, to);
+		field_fall_back(field, to);
 	} else if (is_text) {
-		if (!word_known(field, text))
-			return refuse_word("query parameter", field, error);
+		if (!field_word_known(field, text))
+			return field_refuse_word("query parameter", field, error);
 		if (size == 0)
-			return refuse_parameter(field, "is empty", error);
+			return field_refuse_parameter(field, "is empty", error);
 		*(const char **)to = text;
 		*room += size + 1;
 	} else if (is_uint) {
@@ -526,10 +528,10 @@ static int take_parameter(const char *query, const struct field *field, char **r
 					 "query parameter `%s` must be a number from %llu to %llu",
 					 field->name, (unsigned long long)field->min,
 					 (unsigned long long)most);
-		keep_uint(field, number, to);
+		field_keep_uint(field, number, to);
 	} else if (is_time) {
 		if (field_time_parse(text, (int64_t *)to) < 0)
-			return refuse_parameter(
+			return field_refuse_parameter(
 			    field,
 			    "must be a time like 2026-11-15T08:00:00Z or "
 			    "2026-11-15, seconds since 1970, or an age like 10m",
@@ -537,14 +539,14 @@ static int take_parameter(const char *query, const struct field *field, char **r
 	} else {
 		bool truth = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
 		if (!truth && strcmp(text, "0") != 0 && strcmp(text, "false") != 0)
-			return refuse_parameter(field, "must be 1 or 0", error);
-		keep_bool(field, truth, to);
+			return field_refuse_parameter(field, "must be 1 or 0", error);
+		field_keep_bool(field, truth, to);
 	}
 	return 0;
 }
 
-static int take_pairs(const char *query, const struct field *field, char **room,
-		      struct query_pairs *pairs, struct error *error)
+static int field_take_pairs(const char *query, const struct field *field, char **room,
+			    struct query_pairs *pairs, struct error *error)
 {
 	size_t length = strlen(field->name), size;
 	for (; *query; query += size + (query[size] == '&')) {
@@ -565,7 +567,8 @@ static int take_pairs(const char *query, const struct field *field, char **room,
 			    field->name, QUERY_PAIR_MAX);
 		char *equals = strchr(text, '=');
 		if (!equals || equals == text)
-			return refuse_parameter(field, "must be of the form KEY=VALUE", error);
+			return field_refuse_parameter(field, "must be of the form KEY=VALUE",
+						      error);
 		*equals = '\0';
 		pairs->pairs[pairs->count++] = (struct pair){text, equals + 1};
 		*room += decoded + 1;
@@ -578,9 +581,10 @@ int fields_parse_query(const char *query, const struct field *fields, char *room
 {
 	int result = 0;
 	for (const struct field *field = fields; result == 0 && field && field->name; field++)
-		result = field->type == FIELD_QUERY_PAIRS
-			     ? take_pairs(query, field, &room,
-					  (struct query_pairs *)((char *)into + field->at), error)
-			     : take_parameter(query, field, &room, into, error);
+		result =
+		    field->type == FIELD_QUERY_PAIRS
+			? field_take_pairs(query, field, &room,
+					   (struct query_pairs *)((char *)into + field->at), error)
+			: field_take_parameter(query, field, &room, into, error);
 	return result;
 }

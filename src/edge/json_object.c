@@ -12,8 +12,8 @@
 /* The maximum of arguments and variables of a command, and some more. */
 #define MESSAGE_VALUES_MAX (EXEC_ARGV_MAX + EXEC_ENV_MAX + 256)
 
-static int parse_object(const char *data, size_t size, size_t values, json_t **ret_object,
-			struct error *error)
+static int json_object_parse(const char *data, size_t size, size_t values, json_t **ret_object,
+			     struct error *error)
 {
 	const struct json_bounds bounds = {.depth = HTTP_JSON_DEPTH_MAX, .values = values};
 	struct json_wrong wrong;
@@ -31,12 +31,12 @@ static int parse_object(const char *data, size_t size, size_t values, json_t **r
 
 int json_parse(const char *data, size_t size, json_t **ret_object, struct error *error)
 {
-	return parse_object(data, size, HTTP_JSON_VALUES_MAX, ret_object, error);
+	return json_object_parse(data, size, HTTP_JSON_VALUES_MAX, ret_object, error);
 }
 
 int json_parse_message(const char *data, size_t size, json_t **ret_object, struct error *error)
 {
-	return parse_object(data, size, MESSAGE_VALUES_MAX, ret_object, error);
+	return json_object_parse(data, size, MESSAGE_VALUES_MAX, ret_object, error);
 }
 
 struct discarded {

@@ -16,7 +16,7 @@
 /* Further digits of a number have no meaning. */
 #define NUMBER_MAX 512
 
-struct reader {
+struct json_reader {
 	const char *at, *begin, *end;
 	const struct json_bounds *bounds;
 	struct json_wrong *wrong;
@@ -25,7 +25,7 @@ struct reader {
 	char *plain; /* for a text with escapes; as long as the whole input, made on demand */
 };
 
-static void *json_fail(struct reader *reader, const char *text)
+static void *json_fail(struct json_reader *reader, const char *text)
 {
 	struct json_wrong *wrong = reader->wrong;
 	if (wrong->text)
@@ -40,7 +40,7 @@ static void *json_fail(struct reader *reader, const char *text)
 }
 
 /* The input may be valid JSON, but our texts cannot hold it. */
-static void *fail_text(struct reader *reader, const char *text)
+static void *fail_text(struct json_reader *reader, const char *text)
 {
 	json_fail(reader, text);
 	reader->wrong->no_text = true;
@@ -55,7 +55,7 @@ static json_t *json_must(json_t *json)
 	return json;
 }
 
-static void skip_space(struct reader *reader)
+static void json_skip_space(struct json_reader *reader)
 {
 	while (reader->at < reader->end && (*reader->at == ' ' || *reader->at == '\n' ||
 					    *reader->at == '\r' || *reader->at == '\t'))
@@ -63,9 +63,9 @@ static void skip_space(struct reader *reader)
 }
 
 /* The next byte that is no space; '\0' at the end, and for a NUL, which is never allowed. */
-static char json_peek(struct reader *reader)
+static char json_peek(struct json_reader *reader)
 {
-	skip_space(reader);
+	json_skip_space(reader);
 	return reader->at < reader->end ? *reader->at : '\0';
 }
 
@@ -77,7 +77,7 @@ struct span {
 };
 
 /* Four hexadecimal digits; -1: invalid. */
-static int read_hex(struct reader *reader)
+static int json_read_hex(struct json_reader *reader)
 {
 	int value = 0;
 	if (reader->end - reader->at < 4)
@@ -96,10 +96,10 @@ static int read_hex(struct reader *reader)
 }
 
 /* The code after `\u`, with the second half of a pair; 0: it was refused. */
-static unsigned read_code(struct reader *reader)
+static unsigned json_read_code(struct json_reader *reader)
 {
 	static const char half[] = "half of a surrogate pair in a string";
-	int code = read_hex(reader);
+	int code = json_read_hex(reader);
 	if (code < 0)
 		json_fail(reader, "invalid Unicode escape");
 	if (code == 0)
@@ -113,7 +113,7 @@ static unsigned read_code(struct reader *reader)
 	int low = -1;
 	if (reader->end - reader->at >= 2 && reader->at[0] == '\\' && reader->at[1] == 'u') {
 		reader->at += 2;
-		low = read_hex(reader);
+		low = json_read_hex(reader);
 	}
 	if (low < 0xdc00 || low > 0xdfff) {
 		fail_text(reader, half);
@@ -144,7 +144,7 @@ static char *put_code(char *to, unsigned code)
 }
 
 /* Reads on after a backslash; NULL: invalid escape. */
-static char *put_escaped(struct reader *reader, char *to)
+static char *put_escaped(struct json_reader *reader, char *to)
 {
 	static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
 	char c = reader->at < reader->end ? *reader->at : '\0';
@@ -157,12 +157,12 @@ static char *put_escaped(struct reader *reader, char *to)
 	if (c != 'u')
 		return json_fail(reader, "invalid escape");
 	reader->at++;
-	unsigned code = read_code(reader);
+	unsigned code = json_read_code(reader);
 	return code ? put_code(to, code) : NULL;
 }
 
 /* The length up to the next quote, backslash or control character. */
-static size_t run_size(const char *at, const char *end)
+static size_t plain_run_size(const char *at, const char *end)
 {
 	const char *from = at;
 	while (end - at >= 8) {
@@ -176,7 +176,7 @@ static size_t run_size(const char *at, const char *end)
 	return (size_t)(at - from);
 }
 
-static bool read_escapes(struct reader *reader, const char *from, struct span *ret)
+static bool json_read_escapes(struct json_reader *reader, const char *from, struct span *ret)
 {
 	if (!reader->plain)
 		reader->plain = malloc((size_t)(reader->end - reader->begin));
@@ -190,7 +190,7 @@ static bool read_escapes(struct reader *reader, const char *from, struct span *r
 		to = put_escaped(reader, to);
 		if (!to)
 			return false;
-		size_t size = run_size(reader->at, reader->end);
+		size_t size = plain_run_size(reader->at, reader->end);
 		memcpy(to, reader->at, size);
 		to += size;
 		reader->at += size;
@@ -200,12 +200,13 @@ static bool read_escapes(struct reader *reader, const char *from, struct span *r
 }
 
 /* Valid until the next one is read. */
-static bool read_text(struct reader *reader, struct span *ret)
+static bool json_read_text(struct json_reader *reader, struct span *ret)
 {
 	const char *from = ++reader->at;
-	reader->at += run_size(reader->at, reader->end);
+	reader->at += plain_run_size(reader->at, reader->end);
 	*ret = (struct span){from, (size_t)(reader->at - from)};
-	if (reader->at < reader->end && *reader->at == '\\' && !read_escapes(reader, from, ret))
+	if (reader->at < reader->end && *reader->at == '\\' &&
+	    !json_read_escapes(reader, from, ret))
 		return false;
 	if (reader->at == reader->end)
 		return json_fail(reader, "a string does not end");
@@ -255,7 +256,7 @@ static size_t number_size(const char *from, const char *end, bool *ret_real)
 	return (size_t)(at - from);
 }
 
-static json_t *read_number(struct reader *reader)
+static json_t *json_read_number(struct json_reader *reader)
 {
 	char text[NUMBER_MAX + 1];
 	bool real;
@@ -283,9 +284,9 @@ static json_t *read_number(struct reader *reader)
 
 /* --- values --- */
 
-static json_t *read_value(struct reader *reader);
+static json_t *json_read_value(struct json_reader *reader);
 
-static bool json_deepen(struct reader *reader)
+static bool json_deepen(struct json_reader *reader)
 {
 	if (reader->depth == reader->bounds->depth)
 		return json_fail(reader, "it is nested too deeply");
@@ -295,7 +296,7 @@ static bool json_deepen(struct reader *reader)
 }
 
 /* After a member or an element: is there another one? */
-static bool json_another_follows(struct reader *reader, char close)
+static bool json_another_follows(struct json_reader *reader, char close)
 {
 	char c = json_peek(reader);
 	if (c != ',' && c != close)
@@ -307,12 +308,12 @@ static bool json_another_follows(struct reader *reader, char close)
 	return c == ',';
 }
 
-static bool read_member(struct reader *reader, json_t *object)
+static bool json_read_member(struct json_reader *reader, json_t *object)
 {
 	struct span name;
 	if (json_peek(reader) != '"')
 		return json_fail(reader, "expected a member's name");
-	if (!read_text(reader, &name))
+	if (!json_read_text(reader, &name))
 		return false;
 	const char *behind = reader->at;
 	/* The value may have escapes of its own. */
@@ -324,7 +325,7 @@ static bool read_member(struct reader *reader, json_t *object)
 		json_fail(reader, "expected ':'");
 	} else {
 		reader->at++;
-		value = read_value(reader);
+		value = json_read_value(reader);
 	}
 	size_t before = json_object_size(object);
 	if (value &&
@@ -339,17 +340,17 @@ static bool read_member(struct reader *reader, json_t *object)
 	return value != NULL;
 }
 
-static bool read_element(struct reader *reader, json_t *array)
+static bool json_read_element(struct json_reader *reader, json_t *array)
 {
-	json_t *value = read_value(reader);
+	json_t *value = json_read_value(reader);
 	if (value && json_array_append_new(array, value) < 0)
 		abort();
 	return value != NULL;
 }
 
 /* An object or an array, from its opening to its closing bracket. */
-static json_t *read_all(struct reader *reader, json_t *empty, char close,
-			bool (*read_one)(struct reader *reader, json_t *into))
+static json_t *json_read_all(struct json_reader *reader, json_t *empty, char close,
+			     bool (*read_one)(struct json_reader *reader, json_t *into))
 {
 	json_t *all = json_must(empty);
 	bool more = json_deepen(reader) && json_peek(reader) != close;
@@ -363,7 +364,7 @@ static json_t *read_all(struct reader *reader, json_t *empty, char close,
 	return NULL;
 }
 
-static json_t *read_word(struct reader *reader)
+static json_t *json_read_word(struct json_reader *reader)
 {
 	size_t left = (size_t)(reader->end - reader->at);
 	static const struct {
@@ -379,7 +380,7 @@ static json_t *read_word(struct reader *reader)
 	return json_fail(reader, "not a JSON value");
 }
 
-static json_t *read_value(struct reader *reader)
+static json_t *json_read_value(struct json_reader *reader)
 {
 	struct span text;
 	char c = json_peek(reader);
@@ -389,30 +390,30 @@ static json_t *read_value(struct reader *reader)
 		return json_fail(reader, "it has too many values");
 	switch (c) {
 	case '{':
-		return read_all(reader, json_object(), '}', read_member);
+		return json_read_all(reader, json_object(), '}', json_read_member);
 	case '[':
-		return read_all(reader, json_array(), ']', read_element);
+		return json_read_all(reader, json_array(), ']', json_read_element);
 	case '"':
-		return read_text(reader, &text)
+		return json_read_text(reader, &text)
 			   ? json_must(json_stringn_nocheck(text.data, text.size))
 			   : NULL;
 	case 't':
 	case 'f':
 	case 'n':
-		return read_word(reader);
+		return json_read_word(reader);
 	default:
-		return read_number(reader);
+		return json_read_number(reader);
 	}
 }
 
 json_t *json_read(const char *data, size_t size, const struct json_bounds *bounds,
 		  struct json_wrong *wrong)
 {
-	struct reader reader = {
+	struct json_reader reader = {
 	    .at = data, .begin = data, .end = data + size, .bounds = bounds, .wrong = wrong};
 	*wrong = (struct json_wrong){0};
-	json_t *json = read_value(&reader);
-	skip_space(&reader);
+	json_t *json = json_read_value(&reader);
+	json_skip_space(&reader);
 	if (json && reader.at < reader.end)
 		json_fail(&reader, "there is more behind it");
 	free(reader.plain);

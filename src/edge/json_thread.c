@@ -18,7 +18,7 @@ struct json_parse {
 	_Alignas(max_align_t) char problem[];
 };
 
-static void parse_in_thread(struct work_task *task)
+static void json_parse_in_thread(struct work_task *task)
 {
 	struct json_parse *parse = container_of(task, struct json_parse, task);
 	if (parse->parser->parse(parse->text.data, parse->text.size, &parse->json, parse->problem) <
@@ -27,7 +27,7 @@ static void parse_in_thread(struct work_task *task)
 	buffer_done(&parse->text);
 }
 
-static void parse_done(struct work_task *task)
+static void json_parse_done(struct work_task *task)
 {
 	struct json_parse *parse = container_of(task, struct json_parse, task);
 	/* A second reference, so that a value that nobody keeps is freed here. */
@@ -46,8 +46,8 @@ struct json_parse *json_parse_begin(struct work_share *share, struct buffer *tex
 	struct json_parse *parse = calloc(1, sizeof(*parse) + parser->problem_size);
 	if (!parse)
 		abort();
-	parse->task.in_thread = parse_in_thread;
-	parse->task.done = parse_done;
+	parse->task.in_thread = json_parse_in_thread;
+	parse->task.done = json_parse_done;
 	parse->share = share;
 	parse->text = *text;
 	*text = BUFFER(0);

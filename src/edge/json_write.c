@@ -166,14 +166,14 @@ void put_key(struct json_writer *writer, const char *key)
 	writer->comma = false;
 }
 
-static void open_with(struct json_writer *writer, const char *key, const char *bracket)
+static void json_writer_open_with(struct json_writer *writer, const char *key, const char *bracket)
 {
 	json_writer_before(writer, key);
 	json_writer_raw(writer, bracket, 1);
 	writer->comma = false;
 }
 
-static void close_with(struct json_writer *writer, const char *bracket)
+static void json_writer_close_with(struct json_writer *writer, const char *bracket)
 {
 	json_writer_raw(writer, bracket, 1);
 	writer->comma = true;
@@ -181,22 +181,22 @@ static void close_with(struct json_writer *writer, const char *bracket)
 
 void put_object(struct json_writer *writer, const char *key)
 {
-	open_with(writer, key, "{");
+	json_writer_open_with(writer, key, "{");
 }
 
 void put_object_end(struct json_writer *writer)
 {
-	close_with(writer, "}");
+	json_writer_close_with(writer, "}");
 }
 
 void put_array(struct json_writer *writer, const char *key)
 {
-	open_with(writer, key, "[");
+	json_writer_open_with(writer, key, "[");
 }
 
 void put_array_end(struct json_writer *writer)
 {
-	close_with(writer, "]");
+	json_writer_close_with(writer, "]");
 }
 
 void put_null(struct json_writer *writer, const char *key)

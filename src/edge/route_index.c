@@ -47,7 +47,7 @@ static uint32_t *edge_slot(uint32_t parent, const char *segment, size_t size)
 	}
 }
 
-static uint32_t add_node(uint32_t parent, const char *segment, size_t size)
+static uint32_t node_add(uint32_t parent, const char *segment, size_t size)
 {
 	uint32_t *place =
 	    segment[0] == '{' ? &tree.nodes[parent].any : edge_slot(parent, segment, size);
@@ -59,12 +59,12 @@ static uint32_t add_node(uint32_t parent, const char *segment, size_t size)
 	return tree.node_count++;
 }
 
-static void add_route(const struct route *route)
+static void route_add(const struct route *route)
 {
 	uint32_t at = 0;
 	for (const char *segment = route->pattern; *segment == '/';) {
 		size_t size = strcspn(++segment, "/");
-		at = add_node(at, segment, size);
+		at = node_add(at, segment, size);
 		segment += size;
 	}
 	struct node *node = &tree.nodes[at];
@@ -92,10 +92,10 @@ void route_index_build(const struct route *const *tables)
 	tree.mask = (uint32_t)slots - 1;
 	for (const struct route *const *table = tables; *table; table++)
 		for (const struct route *route = *table; route->method; route++)
-			add_route(route);
+			route_add(route);
 }
 
-struct search {
+struct route_search {
 	const char *method;
 	bool head;
 	char (*parameters)[CALL_PARAMETER_MAX];
@@ -103,7 +103,7 @@ struct search {
 };
 
 static const struct route *node_route_by_method(const struct node *node,
-						const struct search *search)
+						const struct route_search *search)
 {
 	for (size_t i = 0; i < node->route_count; i++) {
 		const struct route *route = node->routes[i];
@@ -124,7 +124,7 @@ static const struct route *node_route_by_method(const struct node *node,
 /* `path` begins with the '/' after the node's own segment. The recursion is bounded by the longest
  * pattern. */
 static const struct route *node_find_route(uint32_t at, const char *path, size_t parameter,
-					   const struct search *search)
+					   const struct route_search *search)
 {
 	const struct node *node = &tree.nodes[at];
 	if (*path != '/')
@@ -144,9 +144,9 @@ const struct route *route_index_find(const char *method, const char *path,
 				     char parameters[CALL_PARAMETERS_MAX][CALL_PARAMETER_MAX],
 				     char allow[CALL_ALLOW_MAX])
 {
-	struct search search = {.method = method,
-				.head = strcmp(method, "HEAD") == 0,
-				.parameters = parameters,
-				.allow = allow};
+	struct route_search search = {.method = method,
+				      .head = strcmp(method, "HEAD") == 0,
+				      .parameters = parameters,
+				      .allow = allow};
 	return node_find_route(0, path, 0, &search);
 }

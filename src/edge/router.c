@@ -133,7 +133,7 @@ void edge_start(struct edge *edge, const struct surface *const *surfaces)
 /* A larger body would exceed a piece of work, so a thread parses it. */
 #define PARSE_INLINE_MAX (4 * KIB)
 
-static void body_data(struct call *call, const char *data, size_t size)
+static void call_body_data(struct call *call, const char *data, size_t size)
 {
 	/* The HTTP layer has the same maximum and answers 413 itself. */
 	if (buffer_append(&call->raw, data, size) < 0) {
@@ -144,7 +144,7 @@ static void body_data(struct call *call, const char *data, size_t size)
 	}
 }
 
-static int parse_body(const char *data, size_t size, json_t **ret_body, void *error)
+static int call_parse_body(const char *data, size_t size, json_t **ret_body, void *error)
 {
 	/* No body means no fields. */
 	return json_parse(size ? data : "{}", size ? size : 2, ret_body, error);
@@ -172,9 +172,9 @@ static void body_parsed(void *data, json_t *body, const void *error)
 	call_release(call);
 }
 
-static void body_end(struct call *call)
+static void call_body_end(struct call *call)
 {
-	static const struct json_parser parser = {parse_body, sizeof(struct error)};
+	static const struct json_parser parser = {call_parse_body, sizeof(struct error)};
 	struct error error;
 	call->stream.on_data = NULL;
 	call->stream.on_end = NULL;
@@ -185,7 +185,7 @@ static void body_end(struct call *call)
 		return;
 	}
 	json_t *body = NULL;
-	if (parse_body(call->raw.data, call->raw.size, &body, &error) < 0)
+	if (call_parse_body(call->raw.data, call->raw.size, &body, &error) < 0)
 		body = NULL;
 	buffer_done(&call->raw);
 	body_parsed(call, body, &error);
@@ -195,7 +195,7 @@ static void body_end(struct call *call)
 
 /* The first parameter that the route does not have is refused. A misspelt one must not be silently
  * ignored: `recursve=1` would remove something else. */
-static int check_query_names(const struct route *route, const char *query, struct error *error)
+static int call_check_query_names(const struct route *route, const char *query, struct error *error)
 {
 	static const struct field secrets[] = {
 	    {"token"}, {"access_token"}, {"api_key"}, {"apikey"}, {0}};
@@ -229,7 +229,7 @@ static int call_admit(struct call *call, const struct http_request *request, str
 	    (call_authenticate(call, error) < 0 ||
 	     token_admit(&call->principal, route->scope, route->flags & ROUTE_UNBOUND, error) < 0))
 		return -1;
-	if (check_query_names(route, request->query, error) < 0)
+	if (call_check_query_names(route, request->query, error) < 0)
 		return -1;
 	if (open || !(route->flags & ROUTE_SANDBOX))
 		return 0;
@@ -293,8 +293,8 @@ static void call_begin(struct work *work)
 	} else {
 		size_t maximum = call->route->body_max ? call->route->body_max : HTTP_JSON_BODY_MAX;
 		call->raw = BUFFER(maximum);
-		call->stream.on_data = body_data;
-		call->stream.on_end = body_end;
+		call->stream.on_data = call_body_data;
+		call->stream.on_end = call_body_end;
 		http_body_read(call->exchange, maximum);
 	}
 }

@@ -125,8 +125,8 @@ void sandbox_fields_done(struct sandbox_fields *fields)
 }
 
 /* The error names the alternative: the largest size that fits. */
-static int refuse_size(const struct config *config, const struct sandbox_size *asked,
-		       struct error *error)
+static int sandbox_size_refuse(const struct config *config, const struct sandbox_size *asked,
+			       struct error *error)
 {
 	const struct limits *maximum = &config->maximum;
 	const struct sandbox_size *fitting = NULL;
@@ -150,7 +150,7 @@ int sandbox_size_fill(const char *name, const struct config *config, struct limi
 		return 0;
 	if (config && !limits->cpu_millis && !limits->memory &&
 	    !sandbox_size_fits(size, &config->maximum))
-		return refuse_size(config, size, error);
+		return sandbox_size_refuse(config, size, error);
 	if (!limits->cpu_millis)
 		limits->cpu_millis = size->cpu_millis;
 	if (!limits->memory)
@@ -158,7 +158,8 @@ int sandbox_size_fill(const char *name, const struct config *config, struct limi
 	return 0;
 }
 
-static int check_network(const char *network, bool mcp, enum network *ret, struct error *error)
+static int sandbox_fields_check_network(const char *network, bool mcp, enum network *ret,
+					struct error *error)
 {
 	int known = network ? network_parse(network, ret) : 0;
 	if (known == -EOPNOTSUPP && mcp)
@@ -179,12 +180,13 @@ static int check_network(const char *network, bool mcp, enum network *ret, struc
 	return 0;
 }
 
-static int check_choices(struct sandbox_fields *fields, bool mcp, struct error *error)
+static int sandbox_fields_check_choices(struct sandbox_fields *fields, bool mcp,
+					struct error *error)
 {
 	struct sandbox_spec *spec = &fields->spec;
 	if (fields->isolation)
 		spec->tier = sandbox_tier_parse(fields->isolation);
-	if (check_network(fields->network, mcp, &spec->network, error) < 0)
+	if (sandbox_fields_check_network(fields->network, mcp, &spec->network, error) < 0)
 		return -1;
 	/* MCP runs it here, and says so. */
 	if (fields->region && !mcp && strcmp(fields->region, REGION_LOCAL) != 0)
@@ -198,8 +200,8 @@ static int check_choices(struct sandbox_fields *fields, bool mcp, struct error *
 	return 0;
 }
 
-static int check_limits(struct sandbox_fields *fields, const struct config *config,
-			struct error *error)
+static int sandbox_fields_check_limits(struct sandbox_fields *fields, const struct config *config,
+				       struct error *error)
 {
 	struct sandbox_spec *spec = &fields->spec;
 	if (sandbox_size_fill(fields->size, config, &spec->limits, error) < 0)
@@ -215,7 +217,8 @@ static int check_limits(struct sandbox_fields *fields, const struct config *conf
 	return 0;
 }
 
-static int check_unsupported(const struct sandbox_fields *fields, struct error *error)
+static int sandbox_fields_check_unsupported(const struct sandbox_fields *fields,
+					    struct error *error)
 {
 	static const struct {
 		const char *name, *instead;
@@ -239,7 +242,7 @@ static int check_unsupported(const struct sandbox_fields *fields, struct error *
 	return 0;
 }
 
-static int check_objects(struct sandbox_fields *fields, struct error *error)
+static int sandbox_fields_check_objects(struct sandbox_fields *fields, struct error *error)
 {
 	struct sandbox_spec *spec = &fields->spec;
 	if (json_environment("env", fields->env, EXEC_REQUEST_BYTES_MAX, &fields->environment_pairs,
@@ -259,10 +262,11 @@ static int check_objects(struct sandbox_fields *fields, struct error *error)
 int sandbox_fields_check(struct sandbox_fields *fields, enum field_form form,
 			 const struct config *config, struct error *error)
 {
-	if (check_choices(fields, form == FIELDS_MCP, error) < 0 ||
-	    check_limits(fields, config, error) < 0 || check_unsupported(fields, error) < 0)
+	if (sandbox_fields_check_choices(fields, form == FIELDS_MCP, error) < 0 ||
+	    sandbox_fields_check_limits(fields, config, error) < 0 ||
+	    sandbox_fields_check_unsupported(fields, error) < 0)
 		return -1;
-	return check_objects(fields, error);
+	return sandbox_fields_check_objects(fields, error);
 }
 
 /* --- a change of one --- */
@@ -314,8 +318,9 @@ void sandbox_change_done(struct sandbox_change_fields *fields)
 }
 
 /* A merge patch (RFC 7396) of strings: null removes a key. */
-static int merge_pairs(const char *name, const json_t *json, size_t count_max,
-		       struct pair **ret_pairs, size_t *ret_count, struct error *error)
+static int sandbox_fields_merge_pairs(const char *name, const json_t *json, size_t count_max,
+				      struct pair **ret_pairs, size_t *ret_count,
+				      struct error *error)
 {
 	size_t count = json ? json_object_size(json) : 0, at = 0;
 	const char *key;
@@ -360,10 +365,11 @@ int sandbox_change_check(struct sandbox_change_fields *fields, struct error *err
 		change->idle_timeout_seconds = fields->ttl_seconds;
 	change->idle_timeout_set |= fields->ttl_set;
 	if (sandbox_size_fill(fields->size, NULL, &change->limits, error) < 0 ||
-	    merge_pairs("metadata", fields->metadata, SANDBOX_METADATA_MAX, &fields->metadata_pairs,
-			&change->metadata_count, error) < 0 ||
-	    merge_pairs("labels", fields->labels, LABELS_MAX, &fields->label_pairs,
-			&change->label_count, error) < 0)
+	    sandbox_fields_merge_pairs("metadata", fields->metadata, SANDBOX_METADATA_MAX,
+				       &fields->metadata_pairs, &change->metadata_count,
+				       error) < 0 ||
+	    sandbox_fields_merge_pairs("labels", fields->labels, LABELS_MAX, &fields->label_pairs,
+				       &change->label_count, error) < 0)
 		return -1;
 	change->metadata = fields->metadata_pairs;
 	change->labels = fields->label_pairs;

@@ -15,17 +15,17 @@
 #define ELSEWHERE 0xc0000201
 
 static char *variables[2 * EXEC_ENV_MAX + POOL_ENVIRONMENT_MAX + IMPLIED_MAX + 1];
-static size_t count;
+static size_t variable_count;
 
 /* Replaces the variable of the same name, or adds it. */
 static void variable_set(const char *variable)
 {
 	size_t name = (size_t)(strchr(variable, '=') - variable) + 1;
 	size_t at = 0;
-	while (at < count && strncmp(variables[at], variable, name) != 0)
+	while (at < variable_count && strncmp(variables[at], variable, name) != 0)
 		at++;
 	variables[at] = (char *)variable;
-	count = MAX(count, at + 1);
+	variable_count = MAX(variable_count, at + 1);
 }
 
 const char *environment_get(char *const *environment, const char *name)

@@ -12,14 +12,14 @@
 
 /* Aligned for every possible page size. */
 static uint8_t rings[WINDOWS_MAX][FILE_WINDOW] __attribute__((aligned(65536)));
-static bool taken[WINDOWS_MAX];
+static bool window_taken[WINDOWS_MAX];
 
 /* Never fails: there are as many rings as windows. */
 static void window_take_ring(struct window *window)
 {
 	for (int i = 0; i < WINDOWS_MAX; i++) {
-		if (!taken[i]) {
-			taken[i] = true;
+		if (!window_taken[i]) {
+			window_taken[i] = true;
 			*window = (struct window){.index = i};
 			return;
 		}
@@ -62,7 +62,7 @@ void window_drop(struct window *window, size_t size)
 void window_clear(struct window *window)
 {
 	if (window->index >= 0) {
-		taken[window->index] = false;
+		window_taken[window->index] = false;
 		madvise(rings[window->index], FILE_WINDOW, MADV_DONTNEED);
 	}
 	*window = WINDOW_EMPTY;

@@ -26,7 +26,7 @@
 #define OWNER_UNKNOWN ((pid_t)-2) /* its parent was not seen */
 #define OWNER_UNSETTLED ((pid_t)-3)
 
-struct entry {
+struct proc_entry {
 	pid_t pid, parent, owner;
 	pid_t group, foreground; /* its process group; the foreground group of its terminal */
 	char state;
@@ -34,7 +34,7 @@ struct entry {
 	char command[COMMAND_SIZE];
 };
 
-static struct entry entries[ENTRIES_MAX];
+static struct proc_entry entries[ENTRIES_MAX];
 static uint32_t entry_count;
 static int proc_fd = -1;
 
@@ -59,7 +59,7 @@ static long number_take(const char **at)
 
 /* "PID (COMMAND) STATE PARENT GROUP SESSION TERMINAL FOREGROUND ...": the command may hold
  * anything, so that it ends at the last ')'. Field 20 is the number of threads. */
-static bool entry_parse_stat(char *text, struct entry *entry)
+static bool entry_parse_stat(char *text, struct proc_entry *entry)
 {
 	char *open = strchr(text, '(');
 	char *close = strrchr(text, ')');
@@ -80,7 +80,7 @@ static bool entry_parse_stat(char *text, struct entry *entry)
 	return true;
 }
 
-static bool entry_read(const char *name, struct entry *entry)
+static bool entry_read(const char *name, struct proc_entry *entry)
 {
 	char path[32], text[512];
 	snprintf(path, sizeof(path), "%s/stat", name);
@@ -127,7 +127,7 @@ static void entries_read(void)
 }
 
 /* The kernel lists /proc by ascending pid. */
-static struct entry *entry_find(pid_t pid)
+static struct proc_entry *entry_find(pid_t pid)
 {
 	uint32_t low = 0, high = entry_count;
 	while (low < high) {
@@ -143,7 +143,7 @@ static struct entry *entry_find(pid_t pid)
 }
 
 /* The owner of a process, if it is known without the owner of its parent. */
-static pid_t entry_direct_owner(const struct entry *entry)
+static pid_t entry_direct_owner(const struct proc_entry *entry)
 {
 	if (entry->pid == 1 || entry->parent == 0)
 		return OWNER_NOBODY;
@@ -157,15 +157,16 @@ static pid_t entry_direct_owner(const struct entry *entry)
 /* Follows the parents up to one whose owner is known, and gives that owner to all on the way.
  * The number of steps is bounded: entries were read at different times and could even form a
  * circle. */
-static void entry_resolve_owner(struct entry *entry)
+static void entry_resolve_owner(struct proc_entry *entry)
 {
 	pid_t owner = OWNER_UNSETTLED;
 	uint32_t steps = 0;
-	for (struct entry *at = entry; owner == OWNER_UNSETTLED && steps <= entry_count; steps++) {
+	for (struct proc_entry *at = entry; owner == OWNER_UNSETTLED && steps <= entry_count;
+	     steps++) {
 		owner = at->owner;
 		if (owner != OWNER_UNSETTLED)
 			break;
-		struct entry *parent = entry_find(at->parent);
+		struct proc_entry *parent = entry_find(at->parent);
 		if (!parent) {
 			owner = OWNER_UNKNOWN;
 			break;
@@ -174,7 +175,7 @@ static void entry_resolve_owner(struct entry *entry)
 	}
 	if (owner == OWNER_UNSETTLED)
 		owner = OWNER_UNKNOWN;
-	for (struct entry *at = entry; at && at->owner == OWNER_UNSETTLED;
+	for (struct proc_entry *at = entry; at && at->owner == OWNER_UNSETTLED;
 	     at = entry_find(at->parent))
 		at->owner = owner;
 }
@@ -193,13 +194,13 @@ bool scan_processes(void)
 }
 
 /* A runner that was reaped has the pid 0: no process is below it. */
-static bool entry_is_below(const struct entry *entry, pid_t below)
+static bool entry_is_below(const struct proc_entry *entry, pid_t below)
 {
 	return below != OWNER_NOBODY && entry->owner == below;
 }
 
 /* A main thread that has ended is shown as a zombie while its other threads run on. */
-static bool entry_is_live(const struct entry *entry)
+static bool entry_is_live(const struct proc_entry *entry)
 {
 	return (entry->state != 'Z' && entry->state != 'X') || entry->several_threads;
 }
@@ -243,7 +244,7 @@ uint32_t scan_count_all(void)
 bool scan_signal_foreground(pid_t pid, pid_t parent, int signal)
 {
 	char name[16];
-	struct entry leader;
+	struct proc_entry leader;
 	bool any = false;
 	snprintf(name, sizeof(name), "%d", (int)pid);
 	if (!entry_read(name, &leader) || leader.parent != parent || leader.foreground <= 1)
@@ -252,7 +253,7 @@ bool scan_signal_foreground(pid_t pid, pid_t parent, int signal)
 	 * again. */
 	scan_processes();
 	for (uint32_t i = 0; i < entry_count; i++) {
-		const struct entry *entry = &entries[i];
+		const struct proc_entry *entry = &entries[i];
 		if (entry_is_below(entry, parent) && entry_is_live(entry) &&
 		    entry->group == leader.foreground)
 			any = kill(entry->pid, signal) == 0 || any;
@@ -266,7 +267,7 @@ void scan_signal_child(pid_t pid, pid_t parent, int signal)
 	 * process, even if its number is used again. */
 	CLOSE_FD int pidfd = sys_pidfd_open(pid, 0);
 	char name[16];
-	struct entry entry;
+	struct proc_entry entry;
 	snprintf(name, sizeof(name), "%d", (int)pid);
 	if ((pidfd < 0 && pidfd != -ENOSYS) || !entry_read(name, &entry) || entry.parent != parent)
 		return;

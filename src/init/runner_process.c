@@ -32,7 +32,7 @@
 /* The size of a usual request. */
 #define ROOM_USED (8 * 1024)
 
-static uint8_t room[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
+static uint8_t request_room[FRAME_HEADER_SIZE + FRAME_PAYLOAD_MAX];
 
 static void frame_send(int socket, enum frame_type type, const void *payload, size_t size)
 {
@@ -94,7 +94,8 @@ _Noreturn static void exec_supervise(int socket, pid_t leader, int64_t began)
 	}
 }
 
-_Noreturn static void exec_run(int socket, const struct frame *frame, int *fds, size_t fd_count)
+_Noreturn static void exec_request_run(int socket, const struct frame *frame, int *fds,
+				       size_t fd_count)
 {
 	static struct exec_request request;
 	struct failure failure;
@@ -253,8 +254,8 @@ static void runner_receive_request(int socket, struct frame *ret_frame, int *fds
 		if (standing.served > 0 && !user_files_unchanged())
 			_exit(0);
 		*fd_count = FDS_MAX;
-		got = fd_receive(socket, room, sizeof(room), fds, fd_count);
-		if (got <= 0 || frame_parse(room, (size_t)got, ret_frame) != got)
+		got = fd_receive(socket, request_room, sizeof(request_room), fds, fd_count);
+		if (got <= 0 || frame_parse(request_room, (size_t)got, ret_frame) != got)
 			_exit(got == 0 ? 0 : 1);
 	} while (standing.served > 0 && ret_frame->type != FRAME_FILE);
 }
@@ -266,14 +267,14 @@ void runner_process_main(int socket)
 	struct frame frame;
 	prctl(PR_SET_NAME, "runner");
 	command_prepare();
-	memset(room, 0, ROOM_USED);
+	memset(request_room, 0, ROOM_USED);
 	do
 		runner_receive_request(socket, &frame, fds, &fd_count);
 	while (frame.type == FRAME_FILE && file_request_run(socket, &frame));
 	if (frame.type == FRAME_FILE)
 		_exit(0);
 	if (frame.type == FRAME_EXEC)
-		exec_run(socket, &frame, fds, fd_count);
+		exec_request_run(socket, &frame, fds, fd_count);
 	if (frame.type == FRAME_CONNECT)
 		tunnel_run(socket, &frame);
 	if (frame.type == FRAME_LEFT_RUNNING)

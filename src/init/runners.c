@@ -42,9 +42,9 @@ struct kept_request {
 
 static struct runner runners[RUNNERS_MAX];
 static uint32_t runners_up_to; /* no slot at or above it is in use */
-static struct kept_request waiting[WAITING_MAX];
-static uint32_t waiting_at, waiting_count; /* a ring: the first one, how many */
-static struct kept_request kept[KEPT_MAX]; /* see runner->kept */
+static struct kept_request waiting_requests[WAITING_MAX];
+static uint32_t waiting_at, waiting_count;          /* a ring: the first one, how many */
+static struct kept_request kept_requests[KEPT_MAX]; /* see runner->kept */
 
 struct runner *runner_at(uint32_t index)
 {
@@ -123,7 +123,7 @@ bool runner_request_has_room(void)
 void runner_request_read(uint32_t index)
 {
 	if (runners[index].kept)
-		kept[runners[index].kept - 1].request.size = 0;
+		kept_requests[runners[index].kept - 1].request.size = 0;
 	runners[index].kept = 0;
 }
 
@@ -155,9 +155,9 @@ static bool runner_hand_over(const struct runner_request *request, uint32_t inde
 	if (runner->role != RUNNER_EXEC && runner->role != RUNNER_OPERATION)
 		return true;
 	for (uint32_t i = 0; i < KEPT_MAX && !runner->kept; i++) {
-		if (kept[i].request.size > 0)
+		if (kept_requests[i].request.size > 0)
 			continue;
-		request_keep(&kept[i], request, frame);
+		request_keep(&kept_requests[i], request, frame);
 		runner->kept = i + 1;
 	}
 	return true;
@@ -170,7 +170,8 @@ void runner_request_submit(const struct runner_request *request, const uint8_t *
 	while (!taken && waiting_count == 0 && (found = runner_find_for(request, frame)) >= 0)
 		taken = runner_hand_over(request, (uint32_t)found, frame);
 	if (!taken) {
-		struct kept_request *last = &waiting[(waiting_at + waiting_count++) % WAITING_MAX];
+		struct kept_request *last =
+		    &waiting_requests[(waiting_at + waiting_count++) % WAITING_MAX];
 		request_keep(last, request, frame);
 		last->request.since = clock_boot();
 	}
@@ -185,13 +186,13 @@ void runner_request_submit(const struct runner_request *request, const uint8_t *
 bool runner_request_may_retry(uint32_t index)
 {
 	const struct runner *runner = &runners[index];
-	return runner->kept && kept[runner->kept - 1].request.tries < TRIES_MAX &&
+	return runner->kept && kept_requests[runner->kept - 1].request.tries < TRIES_MAX &&
 	       runner_request_has_room();
 }
 
 void runner_request_retry(uint32_t index)
 {
-	struct kept_request *place = &kept[runners[index].kept - 1];
+	struct kept_request *place = &kept_requests[runners[index].kept - 1];
 	struct runner_request request = place->request;
 	request.tries++;
 	runner_release(index, 0); /* which frees the place, but leaves the frame in it */
@@ -201,7 +202,8 @@ void runner_request_retry(uint32_t index)
 void runner_request_withdraw(enum owner_kind kind, uint32_t owner)
 {
 	for (uint32_t i = 0; i < waiting_count; i++) {
-		struct runner_request *request = &waiting[(waiting_at + i) % WAITING_MAX].request;
+		struct runner_request *request =
+		    &waiting_requests[(waiting_at + i) % WAITING_MAX].request;
 		if (request->kind == kind && request->owner == owner)
 			request->withdrawn = true;
 	}
@@ -216,9 +218,9 @@ static void waiting_drop_first(void)
 /* The oldest waiting request that was not withdrawn. */
 static struct kept_request *waiting_first(void)
 {
-	while (waiting_count > 0 && waiting[waiting_at].request.withdrawn)
+	while (waiting_count > 0 && waiting_requests[waiting_at].request.withdrawn)
 		waiting_drop_first();
-	return waiting_count > 0 ? &waiting[waiting_at] : NULL;
+	return waiting_count > 0 ? &waiting_requests[waiting_at] : NULL;
 }
 
 bool runner_request_fail_first(int errnum, const char *message)
@@ -380,10 +382,11 @@ void child_reaped(pid_t pid, int status)
 int64_t runners_time(int64_t now)
 {
 	int64_t next = NEVER;
-	while (waiting_count > 0 && now - waiting[waiting_at].request.since > WAITING_PATIENCE)
+	while (waiting_count > 0 &&
+	       now - waiting_requests[waiting_at].request.since > WAITING_PATIENCE)
 		runner_request_fail_first(0, "no process could be started in time");
 	if (waiting_count > 0)
-		next = waiting[waiting_at].request.since + WAITING_PATIENCE + 1;
+		next = waiting_requests[waiting_at].request.since + WAITING_PATIENCE + 1;
 	for (uint32_t i = 0; i < runners_up_to; i++) {
 		struct runner *runner = &runners[i];
 		/* It ends by itself when its socket is closed. */

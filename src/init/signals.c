@@ -6,8 +6,8 @@
 
 #include "base/macros.h"
 
-static const int ignored[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM, SIGTERM,
-			      SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU};
+static const int ignored_signals[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM, SIGTERM,
+				      SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU};
 
 static void signals_unblock(void)
 {
@@ -27,14 +27,14 @@ void signals_reset(void)
 
 void signals_ignore(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
-		signal(ignored[i], SIG_IGN);
+	for (size_t i = 0; i < ARRAY_SIZE(ignored_signals); i++)
+		signal(ignored_signals[i], SIG_IGN);
 	signals_unblock();
 }
 
 void signals_default(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
-		signal(ignored[i], SIG_DFL);
+	for (size_t i = 0; i < ARRAY_SIZE(ignored_signals); i++)
+		signal(ignored_signals[i], SIG_DFL);
 	signals_unblock();
 }

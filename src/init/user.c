@@ -22,14 +22,14 @@
 #define FILE_READ_MAX (4 * 1024 * 1024)
 #define ID_MAX 4294967294u
 
-struct lines {
+struct line_reader {
 	int fd;
 	size_t used, at, read_so_far;
 	bool skipping; /* inside a line that is too long */
 	char room[LINE_MAX_SIZE];
 };
 
-static int lines_open(struct lines *lines, const char *path)
+static int lines_open(struct line_reader *lines, const char *path)
 {
 	struct stat status;
 	/* Non-blocking: it could be a FIFO. */
@@ -45,7 +45,7 @@ static int lines_open(struct lines *lines, const char *path)
 }
 
 /* The next line without its end, or NULL. */
-static char *lines_next(struct lines *lines)
+static char *lines_next(struct line_reader *lines)
 {
 	for (;;) {
 		char *start = lines->room + lines->at;
@@ -105,7 +105,7 @@ static bool id_parse(const char *text, uint32_t *ret_id)
 /* Finds a user by name, or by number if `name` is NULL. */
 static bool passwd_find(const char *name, uid_t number, struct user *user)
 {
-	static struct lines lines;
+	static struct line_reader lines;
 	bool found = false;
 	char *line, *fields[7];
 	uint32_t uid, gid;
@@ -144,7 +144,7 @@ static bool members_include(char *members, const char *name)
 /* Finds the group `wanted`, and every group that lists the user as a member. */
 static bool group_file_read(const char *wanted, struct user *user, gid_t *ret_gid)
 {
-	static struct lines lines;
+	static struct line_reader lines;
 	bool found = false;
 	char *line, *fields[4];
 	uint32_t gid;

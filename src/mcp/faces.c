@@ -70,14 +70,14 @@ static void text_say(struct buffer *to, const char *text)
 	(void)!buffer_append_text(to, text);
 }
 
-static void say_read_only(struct buffer *to)
+static void instructions_say_read_only(struct buffer *to)
 {
 	text_say(to,
 		 "This connection only looks: it lists sandboxes, reads their files and jobs, and "
 		 "changes nothing.\n");
 }
 
-static void say_workflow(const struct mcp_view *view, struct buffer *to)
+static void instructions_say_workflow(const struct mcp_view *view, struct buffer *to)
 {
 	text_say(
 	    to,
@@ -105,9 +105,9 @@ static void usual_instructions(const struct mcp_view *view, struct buffer *to)
 		 "server when code is to be run, tested or built, when a file is to be processed "
 		 "by a program, or when something untrusted is to be tried safely.\n");
 	if (view->read_only)
-		say_read_only(to);
+		instructions_say_read_only(to);
 	else
-		say_workflow(view, to);
+		instructions_say_workflow(view, to);
 	text_say(to,
 		 "sandbox_id is an id or a name. It may be left out where only one sandbox "
 		 "exists; the answer then says which was used. list_sandboxes finds a lost id.\n"

@@ -80,7 +80,7 @@ void put_initialized(struct mcp_request *request, struct json_writer *writer)
 }
 
 /* A stateless face has no session; a connection of lines has one from the beginning. */
-static bool settle_session(struct mcp_request *request)
+static bool initialize_settle_session(struct mcp_request *request)
 {
 	struct error error;
 	if (!request->session && !(request->view.face->features & FACE_STATELESS)) {
@@ -117,7 +117,7 @@ void server_initialize(struct mcp_request *request)
 	request->revision = (enum mcp_revision)revision;
 	request->client =
 	    envelope_capabilities(json_object_get(request->params, "capabilities")) & ~CLIENT_TASKS;
-	if (!settle_session(request))
+	if (!initialize_settle_session(request))
 		return;
 	if (request->view.face->initialize) {
 		request->view.face->initialize(request);

@@ -8,12 +8,12 @@
 #include "base/text.h"
 #include "mcp/resources/resource.h"
 
-static const struct prompt *const none[] = {NULL};
+static const struct prompt *const no_prompts[] = {NULL};
 
 static const struct prompt *const *prompts_of(const struct mcp_request *request)
 {
 	const struct mcp_face *face = request->view.face;
-	return face->prompts ? face->prompts : none;
+	return face->prompts ? face->prompts : no_prompts;
 }
 
 const struct prompt *prompt_find(const struct mcp_request *request, const char *name)

@@ -17,21 +17,21 @@
 #include "mcp/server.h"
 
 #define MAC_SIZE 32
-#define PAYLOAD_MAX (ASK_STATE_MAX / 4 * 3 - MAC_SIZE)
+#define PAYLOAD_MAX (QUESTION_STATE_MAX / 4 * 3 - MAC_SIZE)
 
-static int add_to_digest(const char *data, size_t size, void *digest)
+static int json_add_to_digest(const char *data, size_t size, void *digest)
 {
 	return EVP_DigestUpdate(digest, data, size) == 1 ? 0 : -1;
 }
 
 /* Equal for equal arguments, in any notation. */
-static void digest_arguments(const struct mcp_request *request, uint8_t digest[MAC_SIZE])
+static void arguments_digest(const struct mcp_request *request, uint8_t digest[MAC_SIZE])
 {
 	const json_t *arguments = json_object_get(request->params, "arguments");
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	bool given = json_is_object(arguments) && json_object_size(arguments) > 0;
 	if (!context || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1 ||
-	    (given && json_dump_callback(arguments, add_to_digest, context,
+	    (given && json_dump_callback(arguments, json_add_to_digest, context,
 					 JSON_COMPACT | JSON_SORT_KEYS) < 0) ||
 	    EVP_DigestFinal_ex(context, digest, NULL) != 1)
 		abort();
@@ -39,7 +39,7 @@ static void digest_arguments(const struct mcp_request *request, uint8_t digest[M
 }
 
 /* With its NUL, so that different lists of texts have different bytes. */
-static void add_text(struct buffer *to, const char *text)
+static void bound_add_text(struct buffer *to, const char *text)
 {
 	if (buffer_append(to, text ? text : "", text ? strlen(text) + 1 : 1) < 0)
 		abort();
@@ -55,17 +55,17 @@ static void state_sign(const struct mcp_request *request, const char *payload, s
 	struct buffer bound DONE_BUFFER = BUFFER(MCP_ANSWER_MAX + PAYLOAD_MAX);
 	uint8_t digest[MAC_SIZE];
 	unsigned mac_size = 0;
-	add_text(&bound, principal->workspace);
-	add_text(&bound, principal->token.text);
-	add_text(&bound, principal->sandbox.text);
+	bound_add_text(&bound, principal->workspace);
+	bound_add_text(&bound, principal->token.text);
+	bound_add_text(&bound, principal->sandbox.text);
 	if (buffer_printf(&bound, "%d %u", principal->local, (unsigned)principal->uid) < 0)
 		abort();
-	add_text(&bound, request->view.face->name);
-	add_text(&bound, request->view.sandbox.text);
-	add_text(&bound, request->method);
-	add_text(&bound, json_string_value(name));
-	add_text(&bound, json_string_value(json_object_get(request->params, "uri")));
-	digest_arguments(request, digest);
+	bound_add_text(&bound, request->view.face->name);
+	bound_add_text(&bound, request->view.sandbox.text);
+	bound_add_text(&bound, request->method);
+	bound_add_text(&bound, json_string_value(name));
+	bound_add_text(&bound, json_string_value(json_object_get(request->params, "uri")));
+	arguments_digest(request, digest);
 	if (buffer_append(&bound, digest, sizeof(digest)) < 0 ||
 	    buffer_append(&bound, payload, size) < 0 ||
 	    !HMAC(EVP_sha256(), request->server->key, sizeof(request->server->key),
@@ -74,19 +74,21 @@ static void state_sign(const struct mcp_request *request, const char *payload, s
 		abort();
 }
 
-static int add_to_buffer(const char *data, size_t size, void *buffer)
+static int json_add_to_buffer(const char *data, size_t size, void *buffer)
 {
 	return buffer_append(buffer, data, size) < 0 ? -1 : 0;
 }
 
-int ask_seal(const struct mcp_request *request, const json_t *kept, int64_t now, struct buffer *to)
+int question_state_seal(const struct mcp_request *request, const json_t *kept, int64_t now,
+			struct buffer *to)
 {
 	struct buffer sealed DONE_BUFFER = BUFFER(MAC_SIZE + PAYLOAD_MAX);
 	uint8_t mac[MAC_SIZE] = {0};
-	int64_t until = now / NSEC_PER_SEC + ASK_STATE_SECONDS;
+	int64_t until = now / NSEC_PER_SEC + QUESTION_STATE_SECONDS;
 	if (buffer_append(&sealed, mac, MAC_SIZE) < 0 ||
 	    buffer_printf(&sealed, "{\"until\":%lld,\"kept\":", (long long)until) < 0 ||
-	    json_dump_callback(kept, add_to_buffer, &sealed, JSON_COMPACT | JSON_ENCODE_ANY) < 0 ||
+	    json_dump_callback(kept, json_add_to_buffer, &sealed, JSON_COMPACT | JSON_ENCODE_ANY) <
+		0 ||
 	    buffer_append_text(&sealed, "}") < 0)
 		return -EMSGSIZE;
 	state_sign(request, sealed.data + MAC_SIZE, sealed.size - MAC_SIZE, mac);
@@ -99,14 +101,14 @@ int ask_seal(const struct mcp_request *request, const json_t *kept, int64_t now,
 	return 0;
 }
 
-int ask_unseal(const struct mcp_request *request, const char *text, int64_t now, json_t **ret_kept,
-	       struct error *error)
+int question_state_unseal(const struct mcp_request *request, const char *text, int64_t now,
+			  json_t **ret_kept, struct error *error)
 {
 	size_t size = strlen(text);
-	struct buffer sealed DONE_BUFFER = BUFFER(ASK_STATE_MAX);
+	struct buffer sealed DONE_BUFFER = BUFFER(QUESTION_STATE_MAX);
 	uint8_t mac[MAC_SIZE];
 	json_t *payload;
-	if (size > ASK_STATE_MAX || buffer_reserve(&sealed, size + 1) < 0)
+	if (size > QUESTION_STATE_MAX || buffer_reserve(&sealed, size + 1) < 0)
 		return error_set(error, ERROR_INVALID, "`requestState` is not this server's");
 	ssize_t decoded = base64_decode(text, size, sealed.data);
 	if (decoded <= MAC_SIZE)
@@ -124,7 +126,7 @@ int ask_unseal(const struct mcp_request *request, const char *text, int64_t now,
 		json_decref(payload);
 		return error_set(error, ERROR_INVALID,
 				 "`requestState` is older than %d s: begin again without it",
-				 ASK_STATE_SECONDS);
+				 QUESTION_STATE_SECONDS);
 	}
 	*ret_kept = json_incref(json_object_get(payload, "kept"));
 	json_decref(payload);

@@ -7,10 +7,10 @@
 #include "mcp/request.h"
 
 /* Signs `kept` with the time until which it is valid. now: clock_wall(). -EMSGSIZE: more than
- * ASK_STATE_MAX. */
-NODISCARD int ask_seal(const struct mcp_request *request, const json_t *kept, int64_t now,
-		       struct buffer *to);
+ * QUESTION_STATE_MAX. */
+NODISCARD int question_state_seal(const struct mcp_request *request, const json_t *kept,
+				  int64_t now, struct buffer *to);
 /* The caller owns *ret_kept. -1 with INVALID: it is not ours, belongs to another call, or is too
  * old. */
-NODISCARD int ask_unseal(const struct mcp_request *request, const char *text, int64_t now,
-			 json_t **ret_kept, struct error *error);
+NODISCARD int question_state_unseal(const struct mcp_request *request, const char *text,
+				    int64_t now, json_t **ret_kept, struct error *error);

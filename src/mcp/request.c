@@ -102,8 +102,8 @@ void mcp_release(struct mcp_request *request)
 	request_leave_set(request);
 	if (request->state_free)
 		request->state_free(request->state);
-	if (request->asking)
-		ask_free(request);
+	if (request->question_rounds)
+		questions_free(request);
 	buffer_done(&request->out);
 	struct work_share *share = core_share(request->core, &request->principal);
 	json_release(request->message, share);
@@ -125,7 +125,7 @@ void mcp_cancel(struct mcp_request *request)
 	if (on_cancel)
 		on_cancel(request);
 	if (request->session)
-		session_forget_asked(request->session, request);
+		session_forget_client_requests(request->session, request);
 	if (request->carrier->dropped)
 		request->carrier->dropped(request);
 	mcp_release(request);
@@ -156,7 +156,7 @@ static void request_answer(struct mcp_request *request, int status, const struct
 		request->carrier->answer(request, &request->out, status);
 	buffer_done(&request->out);
 	if (request->session) {
-		session_forget_asked(request->session, request);
+		session_forget_client_requests(request->session, request);
 		session_touch(request->session);
 	}
 	mcp_release(request);
@@ -238,14 +238,14 @@ void mcp_meta_end(struct mcp_request *request)
 	put_object_end(&request->writer);
 }
 
-static void refuse_too_large(struct mcp_request *request)
+static void request_refuse_too_large(struct mcp_request *request)
 {
 	mcp_error(request, MCP_INTERNAL_ERROR, NULL,
 		  "the answer would be larger than %zu KiB; ask for less",
 		  request->out.maximum / (size_t)KIB);
 }
 
-static void close_result(struct mcp_request *request)
+static void result_close(struct mcp_request *request)
 {
 	struct json_writer *writer = &request->writer;
 	bool bare = request->carrier->settle != NULL;
@@ -260,7 +260,7 @@ static void close_result(struct mcp_request *request)
 
 bool mcp_result_keep(struct mcp_request *request, struct buffer *ret_rest)
 {
-	close_result(request);
+	result_close(request);
 	return !request->writer.full && buffer_append(ret_rest, request->out.data + request->id_end,
 						      request->out.size - request->id_end) == 0;
 }
@@ -275,16 +275,16 @@ void mcp_result_kept(struct mcp_request *request, const struct buffer *rest)
 	else if (buffer_append(&request->out, rest->data, rest->size) == 0)
 		request_answer(request, 200, NULL);
 	else
-		refuse_too_large(request);
+		request_refuse_too_large(request);
 }
 
 void mcp_result_end(struct mcp_request *request)
 {
 	if (!request->open)
 		return;
-	close_result(request);
+	result_close(request);
 	if (request->writer.full) {
-		refuse_too_large(request);
+		request_refuse_too_large(request);
 	} else if (request->carrier->settle) {
 		request_settle(request, false);
 	} else {
@@ -426,8 +426,8 @@ static void put_amount(struct json_writer *writer, const char *key, double value
 		put_number(writer, key, value);
 }
 
-static void send_progress(struct mcp_request *request, double progress, double total,
-			  const char *text, size_t size)
+static void request_send_progress(struct mcp_request *request, double progress, double total,
+				  const char *text, size_t size)
 {
 	struct buffer message DONE_BUFFER = BUFFER(NOTIFICATION_MAX);
 	struct json_writer writer = notification_begin(&message, "notifications/progress");
@@ -457,7 +457,8 @@ void mcp_progress(struct mcp_request *request, const char *text, size_t size)
 	if (!request->progress_token || request->silent || now < request->progress_due)
 		return;
 	request->progress_due = now + MCP_PROGRESS_MS * NSEC_PER_MSEC;
-	send_progress(request, (double)++request->progress, -1, text, progress_size(text, size));
+	request_send_progress(request, (double)++request->progress, -1, text,
+			      progress_size(text, size));
 }
 
 void mcp_progress_of(struct mcp_request *request, double progress, double total, const char *text)
@@ -471,7 +472,7 @@ void mcp_progress_of(struct mcp_request *request, double progress, double total,
 		return;
 	}
 	if (request->progress_token && !request->silent)
-		send_progress(request, progress, total, text, size);
+		request_send_progress(request, progress, total, text, size);
 }
 
 void mcp_log(struct mcp_request *request, enum mcp_log_level level, const char *logger,

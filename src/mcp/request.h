@@ -25,7 +25,7 @@ struct mcp_task;
 struct sandbox;
 struct sandbox_readying;
 struct mcp_session;
-struct asking;
+struct question_rounds;
 struct memory;
 
 /* JSON-RPC and MCP error codes. */
@@ -130,7 +130,7 @@ struct mcp_request {
 	uint64_t progress;    /* the last progress number sent */
 	int64_t progress_due; /* CLOCK_MONOTONIC ns: earlier ones are dropped */
 
-	struct asking *asking; /* questions and answers of questions.c; NULL: none */
+	struct question_rounds *question_rounds; /* of questions.c; NULL: none */
 
 	/* The handler's own. */
 	void *state;

@@ -132,8 +132,8 @@ static int face_unknown(struct error *error)
 			 buffer_text(&names));
 }
 
-static int find_face(struct call *call, struct mcp_server *server, struct mcp_view *view,
-		     struct error *error)
+static int call_find_face(struct call *call, struct mcp_server *server, struct mcp_view *view,
+			  struct error *error)
 {
 	const char *pattern = call->route->pattern;
 	*view = (struct mcp_view){.face = mcp_home_face,
@@ -158,7 +158,7 @@ static int find_face(struct call *call, struct mcp_server *server, struct mcp_vi
 	return 0;
 }
 
-static int find_sandbox(struct call *call, struct mcp_view *view, struct error *error)
+static int call_find_sandbox(struct call *call, struct mcp_view *view, struct error *error)
 {
 	struct sandbox *sandbox;
 	if (!(view->face->features & FACE_SANDBOX_EACH))
@@ -176,7 +176,7 @@ static bool mcp_call_admit(struct call *call, struct mcp_server *server, struct 
 		http_challenge(call, &error, SCOPE_READ);
 		return false;
 	}
-	if (find_face(call, server, view, &error) < 0) {
+	if (call_find_face(call, server, view, &error) < 0) {
 		mcp_call_refuse(call, &error);
 		return false;
 	}
@@ -185,30 +185,30 @@ static bool mcp_call_admit(struct call *call, struct mcp_server *server, struct 
 		http_challenge(call, &error, view->face->scope);
 		return false;
 	}
-	if (find_sandbox(call, view, &error) < 0) {
+	if (call_find_sandbox(call, view, &error) < 0) {
 		mcp_call_refuse(call, &error);
 		return false;
 	}
 	return true;
 }
 
-static struct mcp_server *served;
+static struct mcp_server *served_server;
 
 struct mcp_server *mcp_served(void)
 {
-	return served;
+	return served_server;
 }
 
 void mcp_serve(struct mcp_server *server)
 {
-	served = server;
+	served_server = server;
 }
 
 static void mcp_call_enter(struct call *call,
 			   void (*handle)(struct call *call, struct mcp_server *server,
 					  const struct mcp_view *view))
 {
-	struct mcp_server *server = served;
+	struct mcp_server *server = served_server;
 	struct mcp_view view;
 	struct error error;
 	/* The router accepts every origin on a Unix socket, since browsers cannot reach it

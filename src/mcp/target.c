@@ -19,7 +19,7 @@
  * waits. */
 static bool sandbox_is_live(const struct sandbox *sandbox)
 {
-	return !state_facts(sandbox->row.state)->going && !(sandbox->row.options & OPTION_ONE_SHOT);
+	return !state_facts(sandbox->row.state)->going && !(sandbox->row.options & OPTION_ONESHOT);
 }
 
 static struct ephemeral_name connection_name(const struct mcp_request *request)
@@ -46,7 +46,7 @@ static const struct id *request_bound_sandbox(const struct mcp_request *request)
 	return id_is_set(&request->principal.sandbox) ? &request->principal.sandbox : NULL;
 }
 
-static size_t count_live(const struct mcp_request *request, struct sandbox **ret_last)
+static size_t live_sandboxes_count(const struct mcp_request *request, struct sandbox **ret_last)
 {
 	size_t count = 0;
 	struct sandbox *sandbox = NULL;
@@ -63,7 +63,8 @@ bool target_fresh(const struct mcp_request *request, const char *name)
 	struct sandbox *last;
 	if (request_bound_sandbox(request))
 		return false;
-	return name && name[0] ? strcmp(name, TARGET_NEW) == 0 : count_live(request, &last) == 0;
+	return name && name[0] ? strcmp(name, TARGET_NEW) == 0
+			       : live_sandboxes_count(request, &last) == 0;
 }
 
 /* On a connection whose sandboxes end with it, the only sandbox that it has made takes precedence
@@ -132,7 +133,7 @@ void target_list(const struct mcp_request *request, size_t max, struct buffer *t
 }
 
 /* How to create a sandbox with the tools that this client sees; "" if it cannot. */
-static const char *how_to_create(const struct mcp_request *request)
+static const char *create_hint(const struct mcp_request *request)
 {
 	bool scope_missing;
 	if (tool_find(request, "create_sandbox", &scope_missing))
@@ -142,12 +143,12 @@ static const char *how_to_create(const struct mcp_request *request)
 	return "";
 }
 
-static void append_live(const struct mcp_request *request, struct buffer *to)
+static void live_sandboxes_append(const struct mcp_request *request, struct buffer *to)
 {
 	struct buffer list DONE_BUFFER = BUFFER(TEXT_MAX / 2);
 	target_list(request, LISTED_IN_ERRORS, &list);
 	if (list.size == 0) {
-		(void)!buffer_printf(to, " No sandbox is live.%s", how_to_create(request));
+		(void)!buffer_printf(to, " No sandbox is live.%s", create_hint(request));
 		return;
 	}
 	(void)!buffer_printf(to, " Live sandboxes:\n%s", buffer_text(&list));
@@ -156,7 +157,7 @@ static void append_live(const struct mcp_request *request, struct buffer *to)
 }
 
 /* The sandbox for an example. */
-static const struct sandbox *newest_live(const struct mcp_request *request)
+static const struct sandbox *live_sandboxes_newest(const struct mcp_request *request)
 {
 	struct sandbox *sandbox = NULL, *newest = NULL;
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
@@ -166,7 +167,7 @@ static const struct sandbox *newest_live(const struct mcp_request *request)
 	return newest;
 }
 
-static bool acts_on_whole(const struct mcp_tool *tool)
+static bool act_is_on_whole_sandbox(const struct mcp_tool *tool)
 {
 	const struct field *field = field_find(tool->fields, FIELDS_MCP, "sandbox_id", 10);
 	return tool->input ? strstr(tool->input, "\"required\":[\"sandbox_id\"]") != NULL
@@ -192,13 +193,13 @@ static void target_refuse(struct mcp_request *request, const struct error *error
 				     id_is_set(&request->view.sandbox) ? "address" : "token",
 				     request_bound_sandbox(request)->text);
 	else
-		append_live(request, &text);
+		live_sandboxes_append(request, &text);
 	const char *told = buffer_text(&text) + (buffer_text(&text)[0] == ' ');
 	/* A tool that acts on a whole sandbox (terminate) does not suggest one that was not
 	 * named. */
-	bool whole = acts_on_whole(request->tool);
+	bool whole = act_is_on_whole_sandbox(request->tool);
 	const struct sandbox *newest =
-	    request_bound_sandbox(request) || whole ? NULL : newest_live(request);
+	    request_bound_sandbox(request) || whole ? NULL : live_sandboxes_newest(request);
 	if (newest)
 		content_refuse_with(request, "sandbox_id", newest->row.id.text, told);
 	else
@@ -206,7 +207,7 @@ static void target_refuse(struct mcp_request *request, const struct error *error
 }
 
 /* There may be sandboxes that can only be used by name. */
-static const char *none_meant_text(const struct mcp_request *request)
+static const char *no_sandbox_meant_text(const struct mcp_request *request)
 {
 	struct sandbox *sandbox = NULL;
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox)))
@@ -216,7 +217,7 @@ static const char *none_meant_text(const struct mcp_request *request)
 	return "";
 }
 
-static void refuse_unnamed(struct mcp_request *request, size_t live, uint32_t flags)
+static void target_refuse_unnamed(struct mcp_request *request, size_t live, uint32_t flags)
 {
 	struct error error;
 	if (flags & TARGET_NAMED)
@@ -224,7 +225,7 @@ static void refuse_unnamed(struct mcp_request *request, size_t live, uint32_t fl
 			  "field `sandbox_id` is missing: this must say which sandbox is meant");
 	else if (live == 0)
 		error_set(&error, ERROR_SANDBOX_NOT_FOUND, "%s",
-			  request->tool ? none_meant_text(request) : "there is none");
+			  request->tool ? no_sandbox_meant_text(request) : "there is none");
 	else
 		error_set(&error, ERROR_INVALID,
 			  "there are %zu sandboxes: say in `sandbox_id` which is meant", live);
@@ -249,7 +250,7 @@ static struct sandbox *target_choose(struct mcp_request *request, uint32_t flags
 	struct error error;
 	const struct id *only = request_bound_sandbox(request);
 	if (flags & TARGET_NAMED) {
-		refuse_unnamed(request, 0, flags);
+		target_refuse_unnamed(request, 0, flags);
 		return NULL;
 	}
 	request->sandbox_chosen = true;
@@ -263,12 +264,12 @@ static struct sandbox *target_choose(struct mcp_request *request, uint32_t flags
 		request->sandbox_chosen = !id_is_set(&request->view.sandbox);
 		return sandbox;
 	}
-	size_t count = count_live(request, &sandbox);
+	size_t count = live_sandboxes_count(request, &sandbox);
 	if (count > 1 && (sandbox = sandbox_find_only_own(request)))
 		count = 1;
 	if (count == 1)
 		return sandbox;
-	refuse_unnamed(request, count, flags);
+	target_refuse_unnamed(request, count, flags);
 	return NULL;
 }
 
@@ -334,7 +335,7 @@ static void target_sandbox_ready(void *data, const struct error *error)
 	mcp_release(request);
 }
 
-static void readying_cancelled(struct mcp_request *request)
+static void target_readying_cancelled(struct mcp_request *request)
 {
 	struct sandbox_readying *readying = request->readying;
 	request->readying = NULL;
@@ -357,7 +358,7 @@ void target_ready(struct mcp_request *request, const char *name, uint32_t flags,
 		return;
 	}
 	request->act = act;
-	request->on_cancel = readying_cancelled;
+	request->on_cancel = target_readying_cancelled;
 	mcp_hold(request);
 	if (sandbox_ready_for(sandbox, &request->principal, target_sandbox_ready, request,
 			      &request->readying, &error) < 0) {

@@ -8,12 +8,12 @@
 #include <string.h>
 
 /* The fields of a header: offset and length. */
-struct field {
+struct tar_field {
 	uint16_t at, size;
 };
-static const struct field NAME = {0, 100}, MODE = {100, 8}, UID = {108, 8}, GID = {116, 8},
-			  SIZE = {124, 12}, MTIME = {136, 12}, CHECKSUM = {148, 8},
-			  LINK = {157, 100}, MAGIC = {257, 8}, PREFIX = {345, 155};
+static const struct tar_field NAME = {0, 100}, MODE = {100, 8}, UID = {108, 8}, GID = {116, 8},
+			      SIZE = {124, 12}, MTIME = {136, 12}, CHECKSUM = {148, 8},
+			      LINK = {157, 100}, MAGIC = {257, 8}, PREFIX = {345, 155};
 #define TYPE_AT 156
 #define MAGIC_USTAR "ustar\00000"
 #define MAGIC_GNU "ustar  "
@@ -34,7 +34,7 @@ static uint32_t block_checksum(const uint8_t *block)
 }
 
 /* Octal digits between spaces, or base 256 if the top bit is set. */
-static bool number_read(const uint8_t *block, struct field field, int64_t min, int64_t max,
+static bool number_read(const uint8_t *block, struct tar_field field, int64_t min, int64_t max,
 			int64_t *ret_value)
 {
 	const uint8_t *at = block + field.at, *end = at + field.size;
@@ -60,7 +60,7 @@ static bool number_read(const uint8_t *block, struct field field, int64_t min, i
 }
 
 /* Appends a text to `to`; it ends at a NUL or with its field. */
-static void field_read(const uint8_t *block, struct field field, char *to)
+static void field_read(const uint8_t *block, struct tar_field field, char *to)
 {
 	size_t size = strnlen((const char *)block + field.at, field.size);
 	memcpy(to, block + field.at, size);
@@ -358,7 +358,7 @@ int tar_next(const struct tar_source *source, struct tar_entry *ret_entry, const
 /* --- writing --- */
 
 /* Writes octal digits into the whole field except its last byte. False if they do not fit. */
-static bool octal_write(uint8_t *block, struct field field, uint64_t value)
+static bool octal_write(uint8_t *block, struct tar_field field, uint64_t value)
 {
 	uint8_t *at = block + field.at + field.size - 1;
 	while (at > block + field.at) {
@@ -368,7 +368,7 @@ static bool octal_write(uint8_t *block, struct field field, uint64_t value)
 	return value == 0;
 }
 
-static void header_write_name(uint8_t *block, struct field field, const char *text)
+static void header_write_name(uint8_t *block, struct tar_field field, const char *text)
 {
 	memcpy(block + field.at, text, strnlen(text, field.size));
 }
@@ -435,7 +435,7 @@ static void header_finish(uint8_t *block, char type)
 	memcpy(block + MAGIC.at, MAGIC_USTAR, MAGIC.size);
 	uint32_t sum = block_checksum(block);
 	/* The traditional form: six digits, NUL, space. */
-	(void)octal_write(block, (struct field){CHECKSUM.at, 7}, sum);
+	(void)octal_write(block, (struct tar_field){CHECKSUM.at, 7}, sum);
 	block[CHECKSUM.at + 7] = ' ';
 }
 

@@ -11,18 +11,20 @@ FAULT_SET(spawner_request, "spawner.request", spawn_request_name, SPAWN_REPLY);
 FAULT_SET(spawner_reply, "spawner.reply", spawn_request_name, SPAWN_REPLY);
 FAULT_SET(spawner_notice, "spawner.notice", spawn_notice_name, SPAWN_TYPE_COUNT);
 
-static uint32_t types[4096]; /* indexed by request number; far more than can be open at once */
+/* By the request's number; far more than can be open at once. */
+static uint32_t request_types[4096];
 
 void spawner_fault_serve(const struct spawn_message *request, enum fault_moment moment)
 {
-	types[request->request % ARRAY_SIZE(types)] = request->type;
+	request_types[request->request % ARRAY_SIZE(request_types)] = request->type;
 	fault_point(&spawner_request, request->type, moment);
 }
 
 void spawner_fault_send(const struct spawn_message *message, enum fault_moment moment)
 {
 	if (message->type == SPAWN_REPLY)
-		fault_point(&spawner_reply, types[message->request % ARRAY_SIZE(types)], moment);
+		fault_point(&spawner_reply,
+			    request_types[message->request % ARRAY_SIZE(request_types)], moment);
 	else
 		fault_point(&spawner_notice, message->type, moment);
 }

@@ -104,8 +104,8 @@ static int worker_start(struct spawner *spawner, struct entry *entry, struct err
 	return 0;
 }
 
-static int change_begin(struct spawner *spawner, struct entry *entry,
-			const struct guest_change *wish, struct error *error)
+static int guest_change_begin(struct spawner *spawner, struct entry *entry,
+			      const struct guest_change *wish, struct error *error)
 {
 	/* No request waits for the memory limit to be enforced. So this is stopped, and begun
 	 * again after the new change. */
@@ -130,7 +130,7 @@ int changes_set_limits(struct spawner *spawner, struct entry *entry, const struc
 		       uint32_t request, struct error *error)
 {
 	struct guest_change change = {.kind = CHANGE_LIMITS, .limits = *limits, .request = request};
-	return change_begin(spawner, entry, &change, error);
+	return guest_change_begin(spawner, entry, &change, error);
 }
 
 static bool guest_is_paused(const struct entry *entry)
@@ -149,17 +149,17 @@ int changes_reclaim(struct spawner *spawner, struct entry *entry, uint32_t reque
 	if (entry->driver->counters(&spawner->host, &entry->guest, &counters, error) < 0)
 		return -1;
 	change.memory = counters.memory;
-	return change_begin(spawner, entry, &change, error);
+	return guest_change_begin(spawner, entry, &change, error);
 }
 
 int changes_enforce_memory(struct spawner *spawner, struct entry *entry, struct error *error)
 {
 	struct guest_change change = {.kind = CHANGE_ENFORCE_MEMORY};
-	return change_begin(spawner, entry, &change, error);
+	return guest_change_begin(spawner, entry, &change, error);
 }
 
-static void change_answer(struct spawner *spawner, const struct entry *entry,
-			  struct guest_change *change, const struct change_result *result)
+static void guest_change_answer(struct spawner *spawner, const struct entry *entry,
+				struct guest_change *change, const struct change_result *result)
 {
 	struct spawn_message reply = {
 	    .type = SPAWN_REPLY, .request = change->request, .sandbox = entry->guest.id};
@@ -180,7 +180,7 @@ static void change_answer(struct spawner *spawner, const struct entry *entry,
 
 /* Begins the change that waited for the worker to end. Memory events that arrived meanwhile are
  * checked now. */
-static void change_begin_next(struct spawner *spawner, struct entry *entry)
+static void guest_change_begin_next(struct spawner *spawner, struct entry *entry)
 {
 	struct guest_change wish = entry->next_change;
 	struct change_result result = {.result = -1};
@@ -195,13 +195,13 @@ static void change_begin_next(struct spawner *spawner, struct entry *entry)
 	else if (wish.kind == CHANGE_RECLAIM && !guest_is_paused(entry))
 		error_set(&result.error, ERROR_CONFLICT, "sandbox %s is not paused",
 			  entry->guest.id.text);
-	else if (change_begin(spawner, entry, &wish, &result.error) >= 0)
+	else if (guest_change_begin(spawner, entry, &wish, &result.error) >= 0)
 		return;
-	change_answer(spawner, entry, &wish, &result);
+	guest_change_answer(spawner, entry, &wish, &result);
 }
 
 /* The worker sent no result: it was killed or crashed. Limits may be half changed. */
-static void change_worker_lost(struct spawner *spawner, struct entry *entry)
+static void guest_change_worker_lost(struct spawner *spawner, struct entry *entry)
 {
 	struct change_result result = {.result = -1};
 	enum change_kind kind = entry->change.kind;
@@ -220,16 +220,16 @@ static void change_worker_lost(struct spawner *spawner, struct entry *entry)
 		error_set(&result.error, ERROR_TIMED_OUT, "it took too long");
 	else
 		error_set(&result.error, ERROR_INTERNAL, "its worker ended without an answer");
-	change_answer(spawner, entry, &entry->change, &result);
+	guest_change_answer(spawner, entry, &entry->change, &result);
 	entry->change = CHANGE_IDLE;
 	if (kind == CHANGE_ENFORCE_MEMORY && !ending && entry->next_change.kind == CHANGE_NONE)
 		memory_limit_note_failure(entry, result.error.message);
 	if (kind != CHANGE_LIMITS || ending) {
-		change_begin_next(spawner, entry);
+		guest_change_begin_next(spawner, entry);
 		return;
 	}
 	struct guest_change back = {.kind = CHANGE_LIMITS_BACK, .limits = entry->guest.limits};
-	if (change_begin(spawner, entry, &back, &result.error) < 0)
+	if (guest_change_begin(spawner, entry, &back, &result.error) < 0)
 		log_warning("sandbox %s: its limits may be half changed: %s", entry->guest.id.text,
 			    result.error.message);
 }
@@ -251,7 +251,7 @@ void changes_take_result(struct spawner *spawner, uint32_t slot)
 	else if (entry->check_at != 0)
 		guests_check_later(spawner, entry, clock_monotonic());
 	if (got != (ssize_t)sizeof(result)) {
-		change_worker_lost(spawner, entry);
+		guest_change_worker_lost(spawner, entry);
 		return;
 	}
 	enum change_kind kind = change->kind;
@@ -259,9 +259,9 @@ void changes_take_result(struct spawner *spawner, uint32_t slot)
 		entry->guest.limits = result.limits;
 	if (result.result < 0 && kind == CHANGE_ENFORCE_MEMORY)
 		memory_limit_note_failure(entry, result.error.message);
-	change_answer(spawner, entry, change, &result);
+	guest_change_answer(spawner, entry, change, &result);
 	*change = CHANGE_IDLE;
-	change_begin_next(spawner, entry);
+	guest_change_begin_next(spawner, entry);
 }
 
 void changes_stop(struct entry *entry)

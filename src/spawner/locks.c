@@ -136,7 +136,7 @@ static bool runtime_holds_our_records(const char *runtime, const char *state)
 /* Running sandboxes are only known by their records in the runtime directory. From another
  * runtime directory they would look ended, and would be started a second time on the same files.
  * `last`: the text of the state directory's lock. */
-static int last_runtime_check(const struct spawner *spawner, const struct holder *last, bool served,
+static int runtime_check_last(const struct spawner *spawner, const struct holder *last, bool served,
 			      struct error *error)
 {
 	const struct host *host = &spawner->host;
@@ -154,7 +154,7 @@ static int last_runtime_check(const struct spawner *spawner, const struct holder
 /* Running sandboxes are known by the runtime directory, their files by the state directory. With
  * another state they would all look like strays and be killed. `last`: the text of the runtime
  * directory's lock. */
-static int last_state_check(const struct spawner *spawner, const struct holder *last, bool served,
+static int state_check_last(const struct spawner *spawner, const struct holder *last, bool served,
 			    struct error *error)
 {
 	const struct host *host = &spawner->host;
@@ -296,8 +296,8 @@ static int directory_lock(const struct spawner *spawner, const struct lock_targe
 int locks_take(struct spawner *spawner, struct error *error)
 {
 	const struct host *host = &spawner->host;
-	const struct lock_target state = {"state", host->state, last_runtime_check};
-	const struct lock_target runtime = {"runtime", host->runtime, last_state_check};
+	const struct lock_target state = {"state", host->state, runtime_check_last};
+	const struct lock_target runtime = {"runtime", host->runtime, state_check_last};
 	spawner->state_lock = directory_lock(spawner, &state, error);
 	if (spawner->state_lock < 0)
 		return -1;

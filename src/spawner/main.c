@@ -100,7 +100,7 @@ static int daemon_start_first(struct spawner *spawner, struct error *error)
 	return spawner->start_daemon(spawner, error);
 }
 
-static int (*const steps[])(struct spawner *spawner, struct error *error) = {
+static int (*const start_steps[])(struct spawner *spawner, struct error *error) = {
     privileges_raise_file_limit,
     tls_files_load, /* still as the caller, who may read the files */
     rootless_enter,
@@ -188,9 +188,9 @@ int spawner_main(const struct config *config, const char *config_path)
 	spawner->driver_of = driver_of;
 	spawner->jail = &host_jail;
 	spawner->start_daemon = daemon_child_start;
-	for (size_t i = 0; i < ARRAY_SIZE(steps) && error.kind == ERROR_NONE; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(start_steps) && error.kind == ERROR_NONE; i++) {
 		struct error failure = {.kind = ERROR_NONE};
-		if (steps[i](spawner, &failure) < 0)
+		if (start_steps[i](spawner, &failure) < 0)
 			error = failure;
 	}
 	if (error.kind == ERROR_NONE) {

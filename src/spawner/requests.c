@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "spawner/fault.h"
 
-struct request {
+struct daemon_request {
 	struct spawner *spawner;
 	struct spawn_message *message;
 	const int *fds;
@@ -18,7 +18,7 @@ struct request {
 	struct spawn_message *reply;
 };
 
-static int request_hello(struct request *request, struct error *error)
+static int request_hello(struct daemon_request *request, struct error *error)
 {
 	request->reply->hello.version = SPAWNER_PROTOCOL_VERSION;
 	request->reply->hello.programs = request->spawner->programs_hash;
@@ -41,7 +41,7 @@ static void mounts_close(struct mounts *mounts)
 }
 
 /* A create, or the start of an existing sandbox. */
-static int request_boot(struct request *request, struct error *error)
+static int request_boot(struct daemon_request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
 	struct spawn_message *message = request->message;
@@ -60,7 +60,7 @@ static int request_boot(struct request *request, struct error *error)
 	return 0;
 }
 
-static int request_kill(struct request *request, struct error *error)
+static int request_kill(struct daemon_request *request, struct error *error)
 {
 	int result =
 	    guests_stop(request->spawner, request->entry, false, request->message->request, error);
@@ -69,7 +69,7 @@ static int request_kill(struct request *request, struct error *error)
 	return result;
 }
 
-static int request_destroy(struct request *request, struct error *error)
+static int request_destroy(struct daemon_request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
 	struct entry *entry = request->entry;
@@ -99,7 +99,7 @@ static int entry_check_running(const struct entry *entry, struct error *error)
 			 entry->guest.id.text);
 }
 
-static int request_set_frozen(struct request *request, bool frozen, struct error *error)
+static int request_set_frozen(struct daemon_request *request, bool frozen, struct error *error)
 {
 	if (entry_check_running(request->entry, error) < 0)
 		return -1;
@@ -110,17 +110,17 @@ static int request_set_frozen(struct request *request, bool frozen, struct error
 	return result;
 }
 
-static int request_freeze(struct request *request, struct error *error)
+static int request_freeze(struct daemon_request *request, struct error *error)
 {
 	return request_set_frozen(request, true, error);
 }
 
-static int request_thaw(struct request *request, struct error *error)
+static int request_thaw(struct daemon_request *request, struct error *error)
 {
 	return request_set_frozen(request, false, error);
 }
 
-static int request_set_limits(struct request *request, struct error *error)
+static int request_set_limits(struct daemon_request *request, struct error *error)
 {
 	struct entry *entry = request->entry;
 	const struct limits *limits = &request->message->limits;
@@ -133,7 +133,7 @@ static int request_set_limits(struct request *request, struct error *error)
 	return 0;
 }
 
-static int request_reclaim(struct request *request, struct error *error)
+static int request_reclaim(struct daemon_request *request, struct error *error)
 {
 	if (entry_check_running(request->entry, error) < 0 ||
 	    changes_reclaim(request->spawner, request->entry, request->message->request, error) < 0)
@@ -142,13 +142,13 @@ static int request_reclaim(struct request *request, struct error *error)
 	return 0;
 }
 
-static int request_own(struct request *request, struct error *error)
+static int request_own(struct daemon_request *request, struct error *error)
 {
 	return boots_mark_owned(request->spawner, request->entry, error);
 }
 
 /* Counts all running sandboxes; a failure concerns only that sandbox. */
-static void request_counters_of_all(struct request *request)
+static void request_counters_of_all(struct daemon_request *request)
 {
 	struct spawner *spawner = request->spawner;
 	struct spawn_message counted = {.type = SPAWN_COUNTED,
@@ -167,7 +167,7 @@ static void request_counters_of_all(struct request *request)
 	}
 }
 
-static int request_counters(struct request *request, struct error *error)
+static int request_counters(struct daemon_request *request, struct error *error)
 {
 	struct entry *entry = request->entry;
 	if (!entry) {
@@ -205,7 +205,7 @@ void requests_list(struct spawner *spawner, uint32_t request)
 	spawner_loop_send(spawner, &reply);
 }
 
-static int request_list(struct request *request, struct error *error)
+static int request_list(struct daemon_request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
 	if (spawner->list_request != 0)
@@ -218,7 +218,7 @@ static int request_list(struct request *request, struct error *error)
 	return 0;
 }
 
-static int request_probe(struct request *request, struct error *error)
+static int request_probe(struct daemon_request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
 	uint32_t tier = request->message->tier;
@@ -250,7 +250,7 @@ static int request_probe(struct request *request, struct error *error)
 enum subject { SUBJECT_NONE, SUBJECT_ID, SUBJECT_SANDBOX, SUBJECT_SANDBOX_OR_ALL };
 
 static const struct handler {
-	int (*serve)(struct request *request, struct error *error);
+	int (*serve)(struct daemon_request *request, struct error *error);
 	enum subject subject; /* nothing, a well-formed id, a sandbox that exists, or no id */
 	bool descriptors;     /* it may carry descriptors */
 } handlers[] = {
@@ -269,7 +269,7 @@ static const struct handler {
     [SPAWN_OWN] = {request_own, SUBJECT_SANDBOX, false},
 };
 
-static int request_serve(struct request *request, struct error *error)
+static int request_serve(struct daemon_request *request, struct error *error)
 {
 	struct spawn_message *message = request->message;
 	const struct handler *handler =
@@ -301,7 +301,7 @@ void requests_serve(struct spawner *spawner, struct spawn_message *message, cons
 		    size_t fd_count)
 {
 	struct spawn_message reply = {.type = SPAWN_REPLY, .request = message->request};
-	struct request request = {
+	struct daemon_request request = {
 	    .spawner = spawner,
 	    .message = message,
 	    .fds = fds,

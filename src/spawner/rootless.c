@@ -35,7 +35,7 @@ struct grant {
 	char uid_tool[64], gid_tool[64];
 };
 
-static bool tool_find(const char *name, char path[64])
+static bool map_tool_find(const char *name, char path[64])
 {
 	static const char *const directories[] = {"/usr/bin", "/bin", "/usr/local/bin",
 						  "/run/wrappers/bin"};
@@ -86,8 +86,8 @@ static bool grant_find(struct grant *grant)
 		missing = "/etc/subuid grants this user no 65536 ids";
 	else if (!subid_range_find("/etc/subgid", grant, &grant->first_gid))
 		missing = "/etc/subgid grants this user no 65536 ids";
-	else if (!tool_find("newuidmap", grant->uid_tool) ||
-		 !tool_find("newgidmap", grant->gid_tool))
+	else if (!map_tool_find("newuidmap", grant->uid_tool) ||
+		 !map_tool_find("newgidmap", grant->gid_tool))
 		missing = "newuidmap and newgidmap are not installed (package uidmap)";
 	if (!missing)
 		return true;

@@ -45,7 +45,7 @@ enum end_reason {
 enum sandbox_option {
 	OPTION_WAKE_ON_READ = 1 << 0, /* reads with a read-only token resume it too */
 	OPTION_PERSISTENT = 1 << 1,   /* its idle time-out pauses it instead of ending it */
-	OPTION_ONE_SHOT = 1 << 2,     /* of a one-shot run: removed by a restarted daemon */
+	OPTION_ONESHOT = 1 << 2,      /* of a one-shot run: removed by a restarted daemon */
 	OPTION_DRAIN_DELETE = 1 << 3, /* deleted after it is drained, not stopped */
 	OPTION_DETACHED = 1 << 4,     /* of a one-shot run that became a job, or is a task */
 	OPTION_TIMEOUT_UNASKED =

@@ -18,7 +18,7 @@
 /* Each pass over the top removes at least one entry; the bound is for a faulty disk. */
 #define PASSES_MAX 100000
 
-struct removal {
+struct tree_removal {
 	int top;
 	dev_t device;
 	uint64_t moved;
@@ -26,9 +26,9 @@ struct removal {
 	int failure;  /* the first -errno */
 };
 
-static void directory_empty(struct removal *removal, int directory, int depth);
+static void directory_empty(struct tree_removal *removal, int directory, int depth);
 
-static void removal_note_failure(struct removal *removal, int result)
+static void tree_removal_note_failure(struct tree_removal *removal, int result)
 {
 	if (result < 0 && removal->failure == 0)
 		removal->failure = result;
@@ -44,7 +44,7 @@ static int directory_open(int parent, const char *name)
 }
 
 /* Moves a directory that is too deep to the top, under an unused name. */
-static int directory_move_to_top(struct removal *removal, int parent, const char *name)
+static int directory_move_to_top(struct tree_removal *removal, int parent, const char *name)
 {
 	char free_name[32];
 	for (;;) {
@@ -58,7 +58,7 @@ static int directory_move_to_top(struct removal *removal, int parent, const char
 	}
 }
 
-static int entry_remove(struct removal *removal, int parent, const char *name, int depth)
+static int entry_remove(struct tree_removal *removal, int parent, const char *name, int depth)
 {
 	struct stat status;
 	if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
@@ -81,11 +81,11 @@ static int entry_remove(struct removal *removal, int parent, const char *name, i
 }
 
 /* Takes over the descriptor. */
-static void directory_empty(struct removal *removal, int directory, int depth)
+static void directory_empty(struct tree_removal *removal, int directory, int depth)
 {
 	DIR *entries = fdopendir(directory);
 	if (!entries) {
-		removal_note_failure(removal, -errno);
+		tree_removal_note_failure(removal, -errno);
 		close(directory);
 		return;
 	}
@@ -95,9 +95,9 @@ static void directory_empty(struct removal *removal, int directory, int depth)
 			continue;
 		int result = entry_remove(removal, dirfd(entries), entry->d_name, depth);
 		removal->removed |= result == 0;
-		removal_note_failure(removal, result);
+		tree_removal_note_failure(removal, result);
 	}
-	removal_note_failure(removal, -errno);
+	tree_removal_note_failure(removal, -errno);
 	closedir(entries);
 }
 
@@ -113,7 +113,7 @@ int remove_tree(int parent, const char *name)
 		return top;
 	if (fstat(top, &status) < 0)
 		return -errno;
-	struct removal removal = {.top = top, .device = status.st_dev};
+	struct tree_removal removal = {.top = top, .device = status.st_dev};
 	/* A pass may find directories that the previous pass moved to the top. */
 	for (int pass = 0; pass < PASSES_MAX; pass++) {
 		int directory = directory_open(top, ".");
@@ -123,7 +123,8 @@ int remove_tree(int parent, const char *name)
 		directory_empty(&removal, directory, 0);
 		if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
 			return 0;
-		removal_note_failure(&removal, errno == ENOTEMPTY && removal.removed ? 0 : -errno);
+		tree_removal_note_failure(&removal,
+					  errno == ENOTEMPTY && removal.removed ? 0 : -errno);
 		if (removal.failure < 0)
 			return removal.failure;
 	}

@@ -66,8 +66,8 @@ static void answered(struct mcp_request *request, void *data, const json_t *resp
 static void question(struct mcp_request *request, const json_t *arguments)
 {
 	(void)arguments;
-	if (!request->session ||
-	    session_ask(request->session, request, "roots/list", "{}", answered, NULL) < 0)
+	if (!request->session || session_request_client(request->session, request, "roots/list",
+							"{}", answered, NULL) < 0)
 		content_refuse(request, "nobody to ask");
 }
 

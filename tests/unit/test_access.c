@@ -340,7 +340,7 @@ static bool marked(struct fake_host *host, const struct id *id)
 	struct sandbox_row row = {0};
 	struct error error;
 	CHECK_INT(store_sandbox_get(host->core.store, id, &row, &error), 1);
-	bool result = row.options & OPTION_ONE_SHOT;
+	bool result = row.options & OPTION_ONESHOT;
 	sandbox_row_done(&row);
 	return result;
 }

@@ -466,10 +466,11 @@ TEST(grep_and_glob)
 	struct setting setting;
 	struct error error;
 	uint8_t room[512];
-	struct grep_ask ask = {.pattern = "a.b", .max = 10};
+	struct grep_query query = {.pattern = "a.b", .max = 10};
 	begin(&setting);
 	CHECK_INT(
-	    file_grep(setting.sandbox, &place, &ask, &records, &setting, &setting.task, &error), 0);
+	    file_grep(setting.sandbox, &place, &query, &records, &setting, &setting.task, &error),
+	    0);
 	until_asked(&setting, FILE_GREP);
 	struct writer writer = writer_on(room, sizeof(room));
 	write_text(&writer, "src/a.c");
@@ -487,8 +488,9 @@ TEST(grep_and_glob)
 	CHECK(setting.flag);
 	setting.records = 0;
 	setting.done = false;
-	CHECK_INT(file_glob(setting.sandbox, &place, &(struct glob_ask){.pattern = "*.c", .max = 1},
-			    &records, &setting, &setting.task, &error),
+	CHECK_INT(file_glob(setting.sandbox, &place,
+			    &(struct glob_query){.pattern = "*.c", .max = 1}, &records, &setting,
+			    &setting.task, &error),
 		  0);
 	until_asked(&setting, FILE_GLOB);
 	/* A path with a NUL is none. */

@@ -47,7 +47,7 @@ void put_budgets(struct json_writer *writer, struct core *core, struct workspace
 	put_array_end(writer);
 }
 
-static void reply_budgets(struct call *call, const char *name)
+static void budgets_reply_json(struct call *call, const char *name)
 {
 	struct core *core = call->core;
 	struct workspace *workspace = workspace_get(core, name);
@@ -63,7 +63,7 @@ static void reply_budgets(struct call *call, const char *name)
 
 static void budgets_get(struct call *call)
 {
-	reply_budgets(call, call->principal.workspace);
+	budgets_reply_json(call, call->principal.workspace);
 }
 
 /* --- of any workspace --- */
@@ -74,7 +74,7 @@ static void workspace_budgets_get(struct call *call)
 	if (workspace_check(call->parameters[0], &error) < 0)
 		reply_error(call, &error);
 	else
-		reply_budgets(call, call->parameters[0]);
+		budgets_reply_json(call, call->parameters[0]);
 }
 
 struct budget_list {
@@ -87,17 +87,17 @@ static const struct field budget_list_fields[] = {
     {0},
 };
 
-static int parse_budget(const json_t *json, struct budget_wish *wish, struct error *error)
+static int budget_parse_fields(const json_t *json, struct budget_wish *wish, struct error *error)
 {
-	struct budget_fields asked = {0};
+	struct budget_fields fields = {0};
 	if (!json_is_object(json))
 		return error_set(error, ERROR_INVALID, "field `budgets` must hold objects");
-	if (fields_parse(json, budget_fields, FIELDS_REST, NULL, &asked, error) < 0)
+	if (fields_parse(json, budget_fields, FIELDS_REST, NULL, &fields, error) < 0)
 		return -1;
-	return budget_fields_check(&asked, wish, error);
+	return budget_fields_check(&fields, wish, error);
 }
 
-static int parse_budgets(const json_t *list, struct budget_wish wishes[BUDGETS_MAX],
+static int budgets_parse(const json_t *list, struct budget_wish wishes[BUDGETS_MAX],
 			 size_t *ret_count, struct error *error)
 {
 	size_t count = json_array_size(list);
@@ -105,7 +105,7 @@ static int parse_budgets(const json_t *list, struct budget_wish wishes[BUDGETS_M
 		return error_set(error, ERROR_INVALID, "field `budgets` has more than %d entries",
 				 BUDGETS_MAX);
 	for (size_t i = 0; i < count; i++) {
-		if (parse_budget(json_array_get(list, i), &wishes[i], error) < 0)
+		if (budget_parse_fields(json_array_get(list, i), &wishes[i], error) < 0)
 			return error_prepend(error, "budget %zu", i + 1);
 		for (size_t j = 0; j < i; j++)
 			if (wishes[i].what == wishes[j].what &&
@@ -123,17 +123,17 @@ static void workspace_budgets_put(struct call *call)
 {
 	struct core *core = call->core;
 	struct budget_wish wishes[BUDGETS_MAX];
-	struct budget_list asked = {0};
+	struct budget_list fields = {0};
 	size_t count = 0;
 	struct error error;
 	if (workspace_check(call->parameters[0], &error) < 0 ||
-	    call_fields(call, &asked, &error) < 0 ||
-	    parse_budgets(asked.budgets, wishes, &count, &error) < 0 ||
+	    call_fields(call, &fields, &error) < 0 ||
+	    budgets_parse(fields.budgets, wishes, &count, &error) < 0 ||
 	    budget_replace(core, workspace_get(core, call->parameters[0]), wishes, count, &error) <
 		0)
 		reply_error(call, &error);
 	else
-		reply_budgets(call, call->parameters[0]);
+		budgets_reply_json(call, call->parameters[0]);
 }
 
 static const struct field budget_query[] = {
@@ -147,14 +147,14 @@ static const struct field budget_query[] = {
 static void workspace_budgets_delete(struct call *call)
 {
 	struct core *core = call->core;
-	struct budget_fields asked = {.what = "", .period = ""};
+	struct budget_fields fields = {.what = "", .period = ""};
 	uint32_t what_number = 0, period_number = 0;
 	struct error error;
 	int result = workspace_check(call->parameters[0], &error);
 	if (result == 0)
-		result = call_query(call, &asked, &error);
-	if (result == 0 && (*asked.what || *asked.period))
-		result = budget_kind_parse(asked.what, asked.period, &what_number, &period_number,
+		result = call_query(call, &fields, &error);
+	if (result == 0 && (*fields.what || *fields.period))
+		result = budget_kind_parse(fields.what, fields.period, &what_number, &period_number,
 					   &error);
 	if (result == 0)
 		result = budget_remove(core, workspace_get(core, call->parameters[0]), what_number,

@@ -30,13 +30,13 @@ static void put_token(struct json_writer *writer, const struct token_row *row, c
 
 static void token_post(struct call *call)
 {
-	struct token_fields asked = {.spec.workspace = call->principal.workspace};
+	struct token_fields fields = {.spec.workspace = call->principal.workspace};
 	struct token_row row = {0};
 	char text[TOKEN_TEXT_SIZE];
 	struct error error;
-	if (call_fields(call, &asked, &error) < 0 ||
-	    token_fields_check(call->core, &asked, &error) < 0 ||
-	    token_create(call->core, &asked.spec, text, &row, &error) < 0) {
+	if (call_fields(call, &fields, &error) < 0 ||
+	    token_fields_check(call->core, &fields, &error) < 0 ||
+	    token_create(call->core, &fields.spec, text, &row, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

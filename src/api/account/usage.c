@@ -16,7 +16,7 @@
 
 #define ROWS_PER_TURN 100
 
-struct usage_ask {
+struct usage_call {
 	enum usage_by by;
 	char workspace[WORKSPACE_MAX + 1]; /* "": all */
 	int64_t from_hour, to_hour;
@@ -33,18 +33,18 @@ struct usage_ask {
 };
 
 static const struct field usage_query[] = {
-    {"from", FIELD_TIME_AT(struct usage_ask, from), .max = 39},
-    {"to", FIELD_TIME_AT(struct usage_ask, to), .max = 39},
-    {"workspace", FIELD_TEXT_AT(struct usage_ask, name), .max = CALL_PARAMETER_MAX - 1},
-    {"by", FIELD_TEXT_AT(struct usage_ask, by_name), .min = 1, .max = 15,
+    {"from", FIELD_TIME_AT(struct usage_call, from), .max = 39},
+    {"to", FIELD_TIME_AT(struct usage_call, to), .max = 39},
+    {"workspace", FIELD_TEXT_AT(struct usage_call, name), .max = CALL_PARAMETER_MAX - 1},
+    {"by", FIELD_TEXT_AT(struct usage_call, by_name), .min = 1, .max = 15,
      .words = "sandbox,workspace", .fallback_text = "sandbox"},
-    {"cursor", FIELD_TEXT_AT(struct usage_ask, cursor), .max = WORKSPACE_MAX},
-    {"limit", FIELD_UINT_AT(struct usage_ask, limit), .min = 1, .max = USAGE_LIMIT_MAX,
+    {"cursor", FIELD_TEXT_AT(struct usage_call, cursor), .max = WORKSPACE_MAX},
+    {"limit", FIELD_UINT_AT(struct usage_call, limit), .min = 1, .max = USAGE_LIMIT_MAX,
      .fallback = USAGE_LIMIT_DEFAULT},
     {0},
 };
 
-static int parse_range(struct usage_ask *ask, struct error *error)
+static int usage_parse_range(struct usage_call *usage, struct error *error)
 {
 	int64_t now = clock_wall() / NSEC_PER_SEC;
 	/* The default is this month. */
@@ -53,42 +53,43 @@ static int parse_range(struct usage_ask *ask, struct error *error)
 	gmtime_r(&when, &month);
 	month.tm_mday = 1;
 	month.tm_hour = month.tm_min = month.tm_sec = 0;
-	ask->from_hour = (int64_t)timegm(&month) / 3600;
-	ask->to_hour = now / 3600 + 1;
-	if (ask->from)
-		ask->from_hour = ask->from / NSEC_PER_HOUR;
-	if (ask->to)
-		ask->to_hour = (ask->to + NSEC_PER_HOUR - 1) / NSEC_PER_HOUR;
-	if (ask->from_hour > ask->to_hour)
+	usage->from_hour = (int64_t)timegm(&month) / 3600;
+	usage->to_hour = now / 3600 + 1;
+	if (usage->from)
+		usage->from_hour = usage->from / NSEC_PER_HOUR;
+	if (usage->to)
+		usage->to_hour = (usage->to + NSEC_PER_HOUR - 1) / NSEC_PER_HOUR;
+	if (usage->from_hour > usage->to_hour)
 		return error_set(error, ERROR_INVALID, "query parameter `from` is after `to`");
 	return 0;
 }
 
 /* The caller's own workspace; admin may name another, or `*` for all. */
-static int parse_workspace(struct call *call, struct usage_ask *ask, struct error *error)
+static int usage_parse_workspace(struct call *call, struct usage_call *usage, struct error *error)
 {
-	const char *name = ask->name;
-	if (text_copy(ask->workspace, sizeof(ask->workspace), call->principal.workspace) < 0)
+	const char *name = usage->name;
+	if (text_copy(usage->workspace, sizeof(usage->workspace), call->principal.workspace) < 0)
 		return -1;
-	if (!name || strcmp(name, ask->workspace) == 0)
+	if (!name || strcmp(name, usage->workspace) == 0)
 		return 0;
 	if (token_admit(&call->principal, SCOPE_ADMIN, false, error) < 0)
 		return error_prepend(error, "another workspace's usage");
 	if (strcmp(name, "*") == 0) {
-		ask->workspace[0] = '\0';
+		usage->workspace[0] = '\0';
 		return 0;
 	}
 	if (workspace_check(name, error) < 0)
 		return error_prepend(error, "query parameter `workspace`");
-	return text_copy(ask->workspace, sizeof(ask->workspace), name);
+	return text_copy(usage->workspace, sizeof(usage->workspace), name);
 }
 
-static int usage_parse(struct call *call, struct usage_ask *ask, struct error *error)
+static int usage_parse(struct call *call, struct usage_call *usage, struct error *error)
 {
-	if (call_query(call, ask, error) < 0 || parse_range(ask, error) < 0 ||
-	    parse_workspace(call, ask, error) < 0)
+	if (call_query(call, usage, error) < 0 || usage_parse_range(usage, error) < 0 ||
+	    usage_parse_workspace(call, usage, error) < 0)
 		return -1;
-	ask->by = strcmp(ask->by_name, "workspace") == 0 ? USAGE_BY_WORKSPACE : USAGE_BY_SANDBOX;
+	usage->by =
+	    strcmp(usage->by_name, "workspace") == 0 ? USAGE_BY_WORKSPACE : USAGE_BY_SANDBOX;
 	return 0;
 }
 
@@ -105,33 +106,33 @@ static void put_sums(struct json_writer *writer, const struct usage_row *row)
 
 static bool usage_put_row(void *data, const struct usage_row *row)
 {
-	struct usage_ask *ask = data;
-	if (ask->count == ask->limit) {
-		ask->more = true;
+	struct usage_call *usage = data;
+	if (usage->count == usage->limit) {
+		usage->more = true;
 		return false;
 	}
-	ask->count++;
-	bool sandbox = ask->by == USAGE_BY_SANDBOX;
-	(void)!text_copy(ask->last, sizeof(ask->last),
+	usage->count++;
+	bool sandbox = usage->by == USAGE_BY_SANDBOX;
+	(void)!text_copy(usage->last, sizeof(usage->last),
 			 sandbox ? row->sandbox.text : row->workspace);
-	put_object(&ask->writer, NULL);
+	put_object(&usage->writer, NULL);
 	if (sandbox) {
-		put_text(&ask->writer, "sandbox", row->sandbox.text);
-		put_text(&ask->writer, "name", row->name);
+		put_text(&usage->writer, "sandbox", row->sandbox.text);
+		put_text(&usage->writer, "name", row->name);
 	}
-	put_text(&ask->writer, "workspace", row->workspace);
-	put_sums(&ask->writer, row);
-	put_object_end(&ask->writer);
+	put_text(&usage->writer, "workspace", row->workspace);
+	put_sums(&usage->writer, row);
+	put_object_end(&usage->writer);
 	return true;
 }
 
 static void usage_walk_on(struct call *call)
 {
-	struct usage_ask *ask = call->state;
+	struct usage_call *usage = call->state;
 	struct error error;
 	bool more;
-	if (meter_walk(call->core, &ask->walk, ROWS_PER_TURN, usage_put_row, ask, &more, &error) <
-	    0) {
+	if (meter_walk(call->core, &usage->walk, ROWS_PER_TURN, usage_put_row, usage, &more,
+		       &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -139,35 +140,36 @@ static void usage_walk_on(struct call *call)
 		call_next_turn(call, usage_walk_on);
 		return;
 	}
-	put_array_end(&ask->writer);
-	put_text(&ask->writer, "next_cursor", ask->more ? ask->last : NULL);
-	put_object_end(&ask->writer);
-	reply_json(call, 200, &ask->writer);
+	put_array_end(&usage->writer);
+	put_text(&usage->writer, "next_cursor", usage->more ? usage->last : NULL);
+	put_object_end(&usage->writer);
+	reply_json(call, 200, &usage->writer);
 }
 
 static void usage_begin(struct call *call)
 {
-	struct usage_ask *ask = call->state;
-	ask->buffer = BUFFER(REPLY_MAX);
-	ask->writer = json_writer_on(&ask->buffer);
-	ask->walk = (struct usage_walk){.by = ask->by,
-					.workspace = ask->workspace[0] ? ask->workspace : NULL,
-					.from_hour = ask->from_hour,
-					.to_hour = ask->to_hour,
-					.at_hour = ask->cursor ? INT64_MAX : INT64_MIN};
-	snprintf(ask->walk.at, sizeof(ask->walk.at), "%s", ask->cursor ? ask->cursor : "");
-	put_object(&ask->writer, NULL);
-	put_time(&ask->writer, "from", ask->from_hour * NSEC_PER_HOUR);
-	put_time(&ask->writer, "to", ask->to_hour * NSEC_PER_HOUR);
-	put_array(&ask->writer, "items");
+	struct usage_call *usage = call->state;
+	usage->buffer = BUFFER(REPLY_MAX);
+	usage->writer = json_writer_on(&usage->buffer);
+	usage->walk =
+	    (struct usage_walk){.by = usage->by,
+				.workspace = usage->workspace[0] ? usage->workspace : NULL,
+				.from_hour = usage->from_hour,
+				.to_hour = usage->to_hour,
+				.at_hour = usage->cursor ? INT64_MAX : INT64_MIN};
+	snprintf(usage->walk.at, sizeof(usage->walk.at), "%s", usage->cursor ? usage->cursor : "");
+	put_object(&usage->writer, NULL);
+	put_time(&usage->writer, "from", usage->from_hour * NSEC_PER_HOUR);
+	put_time(&usage->writer, "to", usage->to_hour * NSEC_PER_HOUR);
+	put_array(&usage->writer, "items");
 	usage_walk_on(call);
 }
 
-static void usage_ask_free(void *state)
+static void usage_call_free(void *state)
 {
-	struct usage_ask *ask = state;
-	buffer_done(&ask->buffer);
-	free(ask);
+	struct usage_call *usage = state;
+	buffer_done(&usage->buffer);
+	free(usage);
 }
 
 static void usage_counted(void *data, const struct error *error)
@@ -182,12 +184,12 @@ static void usage_counted(void *data, const struct error *error)
 static void usage_get(struct call *call)
 {
 	struct error error;
-	struct usage_ask *ask = calloc(1, sizeof(*ask));
-	if (!ask)
+	struct usage_call *usage = calloc(1, sizeof(*usage));
+	if (!usage)
 		abort();
-	call->state = ask;
-	call->state_free = usage_ask_free;
-	if (usage_parse(call, ask, &error) < 0) {
+	call->state = usage;
+	call->state_free = usage_call_free;
+	if (usage_parse(call, usage, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

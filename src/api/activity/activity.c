@@ -62,45 +62,46 @@ bool activity_page_entry(void *data, const struct activity_row *row)
 	return true;
 }
 
-struct asked {
+struct activity_parameters {
 	uint32_t limit;
 	int64_t since, until;
 	const char *cursor, *order, *kind;
 };
 
 const struct field activity_query[] = {
-    {"limit", FIELD_UINT_AT(struct asked, limit), .min = 1, .max = ACTIVITY_PAGE_MAX,
+    {"limit", FIELD_UINT_AT(struct activity_parameters, limit), .min = 1, .max = ACTIVITY_PAGE_MAX,
      .fallback = ACTIVITY_PAGE_DEFAULT},
-    {"cursor", FIELD_TEXT_AT(struct asked, cursor), .max = ACTIVITY_CURSOR_MAX - 1,
+    {"cursor", FIELD_TEXT_AT(struct activity_parameters, cursor), .max = ACTIVITY_CURSOR_MAX - 1,
      .shape = ACTIVITY_CURSOR_SHAPE("1")},
-    {"order", FIELD_TEXT_AT(struct asked, order), .min = 1, .max = 7, .words = "asc,desc",
-     .fallback_text = "asc"},
-    {"kind", FIELD_TEXT_AT(struct asked, kind), .max = ACTIVITY_KINDS_MAX},
-    {"since", FIELD_TIME_AT(struct asked, since), .max = 63},
-    {"until", FIELD_TIME_AT(struct asked, until), .max = 63},
+    {"order", FIELD_TEXT_AT(struct activity_parameters, order), .min = 1, .max = 7,
+     .words = "asc,desc", .fallback_text = "asc"},
+    {"kind", FIELD_TEXT_AT(struct activity_parameters, kind), .max = ACTIVITY_KINDS_MAX},
+    {"since", FIELD_TIME_AT(struct activity_parameters, since), .max = 63},
+    {"until", FIELD_TIME_AT(struct activity_parameters, until), .max = 63},
     {0},
 };
 
-static int read_query(struct call *call, struct activity_query *query,
-		      char kinds[ACTIVITY_KIND_LIST_MAX], struct error *error)
+static int activity_read_query(struct call *call, struct activity_query *query,
+			       char kinds[ACTIVITY_KIND_LIST_MAX], struct error *error)
 {
-	struct asked asked = {0};
-	if (call_query(call, &asked, error) < 0 ||
-	    (asked.cursor && activity_cursor_parse("query parameter `cursor`", asked.cursor, 1,
-						   &query->after, error) < 0) ||
-	    (asked.kind &&
-	     activity_kinds_parse(asked.kind, kinds, ACTIVITY_KIND_LIST_MAX, error) < 0))
+	struct activity_parameters parameters = {0};
+	if (call_query(call, &parameters, error) < 0 ||
+	    (parameters.cursor &&
+	     activity_cursor_parse("query parameter `cursor`", parameters.cursor, 1, &query->after,
+				   error) < 0) ||
+	    (parameters.kind &&
+	     activity_kinds_parse(parameters.kind, kinds, ACTIVITY_KIND_LIST_MAX, error) < 0))
 		return -1;
-	query->since_wall = asked.since;
-	query->to_wall = asked.until;
-	query->descending = strcmp(asked.order, "desc") == 0;
+	query->since_wall = parameters.since;
+	query->to_wall = parameters.until;
+	query->descending = strcmp(parameters.order, "desc") == 0;
 	query->kinds = kinds[0] ? kinds : NULL;
-	query->limit = asked.limit + 1; /* one more shows whether there are more */
+	query->limit = parameters.limit + 1; /* one more shows whether there are more */
 	return 0;
 }
 
-static void reply_page(struct call *call, const struct id *sandbox,
-		       const struct activity_query *query)
+static void activity_reply_page(struct call *call, const struct id *sandbox,
+				const struct activity_query *query)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct activity_page page = {.writer = json_writer_on(&buffer), .limit = query->limit - 1};
@@ -129,7 +130,7 @@ void activity_get(struct call *call)
 	struct error error;
 	char kinds[ACTIVITY_KIND_LIST_MAX] = "";
 	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
-	    read_query(call, &query, kinds, &error) < 0) {
+	    activity_read_query(call, &query, kinds, &error) < 0) {
 		sandbox_row_done(&row);
 		reply_error(call, &error);
 		return;
@@ -138,7 +139,7 @@ void activity_get(struct call *call)
 	sandbox_row_done(&row);
 	query.sandbox = &sandbox;
 	activity_flush(core);
-	reply_page(call, &sandbox, &query);
+	activity_reply_page(call, &sandbox, &query);
 }
 
 const struct route activity_routes[] = {

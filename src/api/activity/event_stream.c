@@ -102,7 +102,7 @@ static bool events_want(const struct events *events, const struct recent *recent
 
 /* --- streams --- */
 
-static void pump_schedule(bool soon);
+static void events_schedule_pump(bool soon);
 
 /* The stream ends here; its state belongs to the call and is freed with it. */
 static void events_leave(struct events *events)
@@ -120,7 +120,7 @@ static void events_leave(struct events *events)
 	hub.again = false;
 }
 
-static void end_stream(struct events *events)
+static void events_end_stream(struct events *events)
 {
 	struct call *call = events->call;
 	events_leave(events);
@@ -139,7 +139,7 @@ static void events_end_dropped(struct events *events, const char *reason)
 	put_event_cursor(&writer, events->position);
 	put_object_end(&writer);
 	sse_event(events->sse, "dropped", &json);
-	end_stream(events);
+	events_end_stream(events);
 }
 
 /* The data for one write to a stream: begins empty, flushed at the end. */
@@ -163,19 +163,19 @@ static bool events_send(struct events *events, const struct recent *recent, stru
 	if (last || batch->size >= WRITE_SIZE)
 		events_send_batch(events, batch);
 	if (last)
-		end_stream(events);
+		events_end_stream(events);
 	return !last;
 }
 
 /* `data` is a list of struct recent. */
-static bool take_row(void *data, const struct activity_row *row)
+static bool events_take_row(void *data, const struct activity_row *row)
 {
 	list_append(data, &recent_new(row)->link);
 	return true;
 }
 
 /* Sends entries from the store that are older than `recent`: false if the stream has ended. */
-static bool pump_store(struct events *events, bool *ret_more)
+static bool events_pump_store(struct events *events, bool *ret_more)
 {
 	struct core *core = hub.core;
 	struct list found;
@@ -196,7 +196,7 @@ static bool pump_store(struct events *events, bool *ret_more)
 	*ret_more = false;
 	list_init(&found);
 	if (activity_pruned(core, events->workspace, &pruned, &error) < 0 ||
-	    activity_each_written(core, &query, take_row, &found, &error) < 0) {
+	    activity_each_written(core, &query, events_take_row, &found, &error) < 0) {
 		recent_free_all(&found);
 		events_end_dropped(events, error.message);
 		return false;
@@ -232,11 +232,11 @@ static bool events_pump(struct events *events)
 		return false;
 	if (events->position < hub.reaches) {
 		stored = true;
-		if (!pump_store(events, &more))
+		if (!events_pump_store(events, &more))
 			return true;
 		if (more) {
 			hub.again = true;
-			pump_schedule(true);
+			events_schedule_pump(true);
 			return true;
 		}
 	}
@@ -266,28 +266,28 @@ static void streams_pump_some(void)
 			break;
 	}
 	if (hub.left > 0) {
-		pump_schedule(true);
+		events_schedule_pump(true);
 	} else if (hub.again) {
 		hub.again = false;
-		pump_schedule(false);
+		events_schedule_pump(false);
 	}
 }
 
-static void timer_closed(uv_handle_t *handle)
+static void events_timer_closed(uv_handle_t *handle)
 {
 	free(handle);
 }
 
 static void events_on_timer(uv_timer_t *timer)
 {
-	uv_close((uv_handle_t *)timer, timer_closed);
+	uv_close((uv_handle_t *)timer, events_timer_closed);
 	hub.timer = NULL;
 	if (hub.left == 0)
 		hub.left = hub.stream_count;
 	streams_pump_some();
 }
 
-static void pump_schedule(bool soon)
+static void events_schedule_pump(bool soon)
 {
 	size_t delay_ms =
 	    soon ? 1 : MAX(MIN(hub.stream_count / IMMEDIATE_MAX, (size_t)DELAY_MAX_MS), 1);
@@ -325,7 +325,7 @@ static void activity_recorded(struct activity_listener *listener UNUSED,
 	} else if (hub.left > 0) {
 		hub.again = true;
 	} else {
-		pump_schedule(false);
+		events_schedule_pump(false);
 	}
 }
 
@@ -376,7 +376,7 @@ void events_join(struct events *events, struct list *first, bool last)
 			return;
 	events_send_batch(events, &batch);
 	if (last)
-		end_stream(events);
+		events_end_stream(events);
 	else
 		events_pump(events);
 }

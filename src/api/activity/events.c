@@ -41,7 +41,7 @@ const struct field events_query[] = {
 };
 
 /* The sandbox: `sandbox` of the query, or the one that the token is bound to. */
-static int read_sandbox(struct call *call, struct events *events, struct error *error)
+static int events_read_sandbox(struct call *call, struct events *events, struct error *error)
 {
 	struct sandbox_row row = {0};
 	if (!events->name)
@@ -55,7 +55,7 @@ static int read_sandbox(struct call *call, struct events *events, struct error *
 
 /* The position: `after`, else the Last-Event-ID of a client that reconnects. Without either a
  * stream begins with new events, and a page with the oldest. */
-static int read_position(struct call *call, struct events *events, struct error *error)
+static int events_read_position(struct call *call, struct events *events, struct error *error)
 {
 	const char *last_id = http_header(call->exchange, "last-event-id");
 	bool returns = !events->after && last_id && *last_id;
@@ -111,7 +111,8 @@ void events_get(struct call *call)
 	if (call_query(call, events, &error) < 0 ||
 	    (events->kind && activity_kinds_parse(events->kind, events->kinds,
 						  sizeof(events->kinds), &error) < 0) ||
-	    read_sandbox(call, events, &error) < 0 || read_position(call, events, &error) < 0) {
+	    events_read_sandbox(call, events, &error) < 0 ||
+	    events_read_position(call, events, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -135,7 +136,7 @@ void events_get(struct call *call)
 /* --- as PandaStack has it --- */
 
 /* Rows come newest first; the page has the oldest first. */
-static bool take_row_before(void *data, const struct activity_row *row)
+static bool events_take_row_before(void *data, const struct activity_row *row)
 {
 	struct list *found = data;
 	list_append(found->next, &recent_new(row)->link);
@@ -177,7 +178,7 @@ void sandbox_events_get(struct call *call)
 	    .kinds = events->kinds,
 	    .limit = events->limit,
 	};
-	if (activity_each(core, &query, take_row_before, &found, &error) < 0) {
+	if (activity_each(core, &query, events_take_row_before, &found, &error) < 0) {
 		reply_error(call, &error);
 	} else if (events->follow) {
 		events->position = last;

@@ -56,18 +56,18 @@ static json_t *entry_json(const struct activity_row *row)
 			 details_json(row), "previous", previous, "hash", hash);
 }
 
-static bool is_file_change(uint32_t kind)
+static bool entry_is_file_change(uint32_t kind)
 {
 	return kind == ACTIVITY_FILE_WRITTEN || kind == ACTIVITY_FILE_CHANGED ||
 	       kind == ACTIVITY_FILE_REMOVED;
 }
 
-static bool take_entry(void *data, const struct activity_row *row)
+static bool receipt_take_entry(void *data, const struct activity_row *row)
 {
 	struct receipt *receipt = data;
 	json_t *entry = entry_json(row);
 	json_array_append_new(receipt->entries, entry);
-	if (is_file_change(row->kind))
+	if (entry_is_file_change(row->kind))
 		json_array_append_new(
 		    receipt->files, json_pack("{s:I, s:s, s:O}", "number", (json_int_t)row->number,
 					      "kind", activity_kind_name(row->kind), "details",
@@ -216,7 +216,7 @@ static json_t *receipt_json(const struct receipt *receipt, const struct sandbox_
 			 json_object_get(first, "previous"), "entries", receipt->entries);
 }
 
-static void reply_signed(struct call *call, json_t *receipt)
+static void receipt_reply_signed(struct call *call, json_t *receipt)
 {
 	DONE_BUFFER struct buffer body = BUFFER(REPLY_MAX / 2);
 	struct buffer answer = BUFFER(REPLY_MAX);
@@ -275,7 +275,7 @@ static int receipt_collect(struct core *core, const struct sandbox_row *row, con
 	    .after = receipt->first - 1,
 	    .limit = CHAIN_MAX,
 	};
-	if (activity_each(core, &query, take_entry, receipt, error) < 0)
+	if (activity_each(core, &query, receipt_take_entry, receipt, error) < 0)
 		return -1;
 	if (!receipt->ended && json_array_size(receipt->entries) == CHAIN_MAX)
 		return error_set(error, ERROR_TOO_LARGE,
@@ -311,7 +311,7 @@ void receipt_get(struct call *call)
 		if (sandbox && exec_find(sandbox, id.text, &exec, &ignored) < 0)
 			exec = NULL;
 		json_t *json = receipt_json(&receipt, &row, &id, exec);
-		reply_signed(call, json);
+		receipt_reply_signed(call, json);
 		json_decref(json);
 	}
 	json_decref(receipt.entries);

@@ -53,7 +53,7 @@ static void put_session(struct json_writer *writer, const struct code_call *code
 	put_object_end(writer);
 }
 
-static void reply_cell(struct code_call *code, const struct code_context *context,
+static void cell_reply(struct code_call *code, const struct code_context *context,
 		       const struct code_cell *cell)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
@@ -65,13 +65,14 @@ static void reply_cell(struct code_call *code, const struct code_context *contex
 	reply_json(code->call, 200, &writer);
 }
 
-static void cell_changed(void *data, struct code_context *context, const struct code_cell *cell)
+static void code_cell_changed(void *data, struct code_context *context,
+			      const struct code_cell *cell)
 {
 	code_stream_changed(((struct call *)data)->state, context, cell);
 }
 
-static void cell_done(void *data, struct code_context *context, const struct code_cell *cell,
-		      const struct error *error)
+static void code_cell_done(void *data, struct code_context *context, const struct code_cell *cell,
+			   const struct error *error)
 {
 	struct call *call = data;
 	struct code_call *code = call->state;
@@ -81,7 +82,7 @@ static void cell_done(void *data, struct code_context *context, const struct cod
 	else if (error)
 		reply_error(call, error);
 	else if (call->exchange)
-		reply_cell(code, context, cell);
+		cell_reply(code, context, cell);
 	call_release(call);
 }
 
@@ -95,13 +96,13 @@ static void cell_gone(struct call *call)
 	call_release(call);
 }
 
-static void cell_act(struct call *call, struct sandbox *sandbox)
+static void code_cell_act(struct call *call, struct sandbox *sandbox)
 {
 	struct code_call *code = call->state;
 	struct code_context *context = NULL;
 	struct error error;
-	const struct code_callbacks callbacks = {code->stream ? cell_changed : NULL, cell_done,
-						 call_hold(call)};
+	const struct code_callbacks callbacks = {code->stream ? code_cell_changed : NULL,
+						 code_cell_done, call_hold(call)};
 	code->spec.principal = &call->principal;
 	if ((code->context[0] && code_context_find(sandbox, code->context, &context, &error) < 0) ||
 	    foreground_cell_start(sandbox, context, &code->spec, &callbacks, &code->cell, &error) <
@@ -120,9 +121,9 @@ static void cell_act(struct call *call, struct sandbox *sandbox)
 static int code_fields_check(struct code_call *code, uint32_t usual_timeout, struct error *error)
 {
 	struct code_spec *spec = &code->spec;
-	struct code_fields *asked = &code->asked;
-	bool own = asked->environment || spec->cwd || spec->user || asked->language;
-	if (asked->context && text_copy(code->context, sizeof(code->context), asked->context) < 0)
+	struct code_fields *fields = &code->fields;
+	bool own = fields->environment || spec->cwd || spec->user || fields->language;
+	if (fields->context && text_copy(code->context, sizeof(code->context), fields->context) < 0)
 		return error_set(
 		    error, ERROR_ID_MALFORMED,
 		    "that is not the id of a context, which is 16 characters a-z, 0-9");
@@ -130,19 +131,19 @@ static int code_fields_check(struct code_call *code, uint32_t usual_timeout, str
 		return error_set(
 		    error, ERROR_INVALID,
 		    "a context has its own language, env, cwd and user: leave them out");
-	spec->language = code_language_parse(asked->language ? asked->language : "python");
+	spec->language = code_language_parse(fields->language ? fields->language : "python");
 	if (!spec->language)
 		return error_set(error, ERROR_LANGUAGE_UNAVAILABLE,
 				 "there is no language `%.40s`; there are python, node and bash",
-				 asked->language);
-	if (asked->timeout_given && asked->timeout_ms_given)
+				 fields->language);
+	if (fields->timeout_given && fields->timeout_ms_given)
 		return error_set(error, ERROR_INVALID,
 				 "give `timeout_seconds` or `timeout_ms`, not both");
-	if (!asked->timeout_given && !asked->timeout_ms_given)
-		asked->timeout_ms = usual_timeout;
-	if (exec_timeout_check(asked->timeout, asked->timeout_ms, CODE_TIMEOUT_MAX * 1000,
+	if (!fields->timeout_given && !fields->timeout_ms_given)
+		fields->timeout_ms = usual_timeout;
+	if (exec_timeout_check(fields->timeout, fields->timeout_ms, CODE_TIMEOUT_MAX * 1000,
 			       FIELDS_REST, &spec->timeout_ms, error) < 0 ||
-	    json_environment("env", asked->environment, EXEC_REQUEST_BYTES_MAX / 2,
+	    json_environment("env", fields->environment, EXEC_REQUEST_BYTES_MAX / 2,
 			     &code->environment, &spec->environment_count, error) < 0)
 		return -1;
 	spec->environment = code->environment;
@@ -167,10 +168,10 @@ static struct code_call *code_call_new(struct call *call, enum code_form form)
 #define OF(member) FIELD_GIVEN(struct code_call, member)
 
 static const struct field context_fields[] = {
-    {"language", AT(TEXT, asked.language), .min = 1, .max = 20,
+    {"language", AT(TEXT, fields.language), .min = 1, .max = 20,
      .rest = "`python` (also `py`, `python3`), `node` (`js`, `javascript`, `nodejs`) or `bash` "
 	     "(`sh`, `shell`). Default: python."},
-    {"env", AT(PAIRS, asked.environment)},
+    {"env", AT(PAIRS, fields.environment)},
     {"cwd", AT(TEXT, spec.cwd), .min = 1, .max = GUEST_PATH_MAX - 1,
      .rest = "Default: /workspace, where a relative one begins too. `~` is the home of `user`."},
     {"user", AT(TEXT, spec.user), .min = 1, .max = 63,
@@ -182,11 +183,11 @@ static const struct field context_fields[] = {
 static const struct field cell_fields[] = {
     {"code", AT(TEXT, spec.code), FIELD_REQUIRED, .max = CODE_SOURCE_MAX,
      .rest = "At most 1 MiB of UTF-8."},
-    {"timeout_seconds", AT(NUMBER, asked.timeout), .max = CODE_TIMEOUT_MAX,
-     .given = OF(asked.timeout_given),
+    {"timeout_seconds", AT(NUMBER, fields.timeout), .max = CODE_TIMEOUT_MAX,
+     .given = OF(fields.timeout_given),
      .rest = "0: none. Default: 300; of the compatible routes 30."},
-    {"timeout_ms", AT(NUMBER, asked.timeout_ms), .max = CODE_TIMEOUT_MAX * 1000,
-     .given = OF(asked.timeout_ms_given), .rest = "The same; give one of the two."},
+    {"timeout_ms", AT(NUMBER, fields.timeout_ms), .max = CODE_TIMEOUT_MAX * 1000,
+     .given = OF(fields.timeout_ms_given), .rest = "The same; give one of the two."},
     {"max_output_bytes", AT(UINT, output_max), .min = 1, .max = CODE_OUTPUT_MAX,
      .fallback = CODE_OUTPUT_DEFAULT,
      .rest = "Of each stream, in the answer; the rest is in the middle and can be had by offset "
@@ -204,7 +205,7 @@ static const struct field repl_fields[] = {ROWS(cell_fields), ROWS(context_field
 static const struct field code_fields[] = {
     ROWS(cell_fields),
     ROWS(context_fields),
-    {"context", AT(TEXT, asked.context), .min = 1, .max = ID_LENGTH,
+    {"context", AT(TEXT, fields.context), .min = 1, .max = ID_LENGTH,
      .rest = "Run it in this context; language, env, cwd and user are the context's then."},
     {0},
 };
@@ -217,13 +218,13 @@ static void cell_post(struct call *call, enum code_form form, const char *contex
 	uint32_t usual = form == CODE_FORM_OWN ? CODE_TIMEOUT_DEFAULT_MS : SESSION_TIMEOUT_MS;
 	int result = call_fields(call, code, &error);
 	if (context)
-		code->asked.context = context;
+		code->fields.context = context;
 	if (result < 0 || code_fields_check(code, usual, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	code->stream = form == CODE_FORM_OWN && call_accepts(call, "text/event-stream");
-	call_ready(call, cell_act);
+	call_ready(call, code_cell_act);
 }
 
 static void code_post(struct call *call)
@@ -248,7 +249,7 @@ static void repl_post(struct call *call)
 
 /* --- contexts --- */
 
-static void reply_context(struct call *call, int status, const struct code_context *context)
+static void context_reply(struct call *call, int status, const struct code_context *context)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -263,13 +264,13 @@ static void context_created(void *data, struct code_context *context, const stru
 	if (error)
 		reply_error(call, error);
 	else if (call->exchange)
-		reply_context(call, code ? 201 : 200, context);
+		context_reply(call, code ? 201 : 200, context);
 	else if (code)
 		code_context_delete(context, &call->principal); /* nobody knows its id */
 	call_release(call);
 }
 
-static void create_act(struct call *call, struct sandbox *sandbox)
+static void context_create_act(struct call *call, struct sandbox *sandbox)
 {
 	struct code_call *code = call->state;
 	struct error error;
@@ -289,7 +290,7 @@ static void context_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	call_ready(call, create_act);
+	call_ready(call, context_create_act);
 }
 
 /* The context of this call, or NULL after an error reply. */
@@ -341,7 +342,7 @@ static void context_get(struct call *call)
 {
 	struct code_context *context = context_find(call);
 	if (context)
-		reply_context(call, 200, context);
+		context_reply(call, 200, context);
 }
 
 static void context_delete(struct call *call)
@@ -384,7 +385,7 @@ static void cell_get(struct call *call)
 	reply_json(call, 200, &writer);
 }
 
-static void interrupt_act(struct call *call, struct sandbox *sandbox)
+static void context_interrupt_act(struct call *call, struct sandbox *sandbox)
 {
 	(void)sandbox;
 	struct code_context *context = context_find(call);
@@ -414,10 +415,10 @@ static int body_check_empty(struct call *call)
 static void interrupt_post(struct call *call)
 {
 	if (body_check_empty(call) == 0)
-		call_ready(call, interrupt_act);
+		call_ready(call, context_interrupt_act);
 }
 
-static void restart_act(struct call *call, struct sandbox *sandbox)
+static void context_restart_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
 	(void)sandbox;
@@ -434,7 +435,7 @@ static void restart_act(struct call *call, struct sandbox *sandbox)
 static void restart_post(struct call *call)
 {
 	if (body_check_empty(call) == 0)
-		call_ready(call, restart_act);
+		call_ready(call, context_restart_act);
 }
 
 static void languages_get(struct call *call)

@@ -38,7 +38,7 @@ struct code_call {
 	enum code_form form;
 	char context[CALL_PARAMETER_MAX]; /* "": a fresh interpreter */
 	struct code_spec spec;            /* borrows from the body */
-	struct code_fields asked;
+	struct code_fields fields;
 	struct pair *environment;
 	uint64_t output_max;
 	/* stream.c */

@@ -19,7 +19,7 @@ void put_context(struct json_writer *writer, const char *key, const struct code_
 	put_text(writer, "sandbox_id", row->sandbox.text);
 	put_text(writer, "language", code_language_name(row->language));
 	put_text(writer, "version", context->version[0] ? context->version : NULL);
-	put_text(writer, "state", !alive ? "ended" : context->running ? "busy" : "idle");
+	put_text(writer, "state", !alive ? "ended" : context->running_cell ? "busy" : "idle");
 	put_text(writer, "exec_id", row->exec.text);
 	put_text(writer, "cwd", row->cwd ? row->cwd : "/workspace");
 	put_time(writer, "created_at", row->created_wall);
@@ -53,8 +53,8 @@ static bool put_stream(struct json_writer *writer, const struct code_context *co
 }
 
 /* The current end of a running cell's output. */
-static uint64_t end_of(const struct code_context *context, const struct code_cell *cell,
-		       enum exec_stream stream)
+static uint64_t cell_output_end(const struct code_context *context, const struct code_cell *cell,
+				enum exec_stream stream)
 {
 	struct exec *exec = code_context_exec(context);
 	if (cell->state == CELL_ENDED || cell->state == CELL_LOST || !exec)
@@ -66,9 +66,9 @@ void put_cell_output(struct json_writer *writer, const struct code_context *cont
 		     const struct code_cell *cell, uint64_t maximum, bool text_only)
 {
 	bool out = put_stream(writer, context, EXEC_STDOUT, cell->out_begin,
-			      end_of(context, cell, EXEC_STDOUT), maximum, text_only);
+			      cell_output_end(context, cell, EXEC_STDOUT), maximum, text_only);
 	bool err = put_stream(writer, context, EXEC_STDERR, cell->err_begin,
-			      end_of(context, cell, EXEC_STDERR), maximum, text_only);
+			      cell_output_end(context, cell, EXEC_STDERR), maximum, text_only);
 	if (out || err)
 		put_text(writer, "encoding", "base64");
 }
@@ -76,7 +76,7 @@ void put_cell_output(struct json_writer *writer, const struct code_context *cont
 /* --- results --- */
 
 /* Text types are sent unchanged, the rest as base64. */
-static bool is_text(const char *type)
+static bool mime_type_is_text(const char *type)
 {
 	return text_starts(type, "text/") || strstr(type, "json") || strstr(type, "xml") ||
 	       strstr(type, "javascript");
@@ -103,7 +103,7 @@ void put_cell_result(struct json_writer *writer, const struct code_context *cont
 		put_key(writer, part->key);
 		if (!data)
 			put_null(writer, NULL);
-		else if (is_text(part->key))
+		else if (mime_type_is_text(part->key))
 			put_text_size(writer, NULL, data, part->size);
 		else
 			put_base64(writer, NULL, data, part->size);
@@ -181,8 +181,8 @@ void put_cell_error(struct json_writer *writer, const char *key, const struct co
 }
 
 /* One part of the error, unless it is missing or empty. */
-static char *error_part(const struct code_context *context, const struct code_cell *cell,
-			const char *key)
+static char *cell_error_part(const struct code_context *context, const struct code_cell *cell,
+			     const char *key)
 {
 	for (size_t i = 0; i < cell->part_count; i++) {
 		const struct code_part *part = &cell->parts[i];
@@ -196,9 +196,9 @@ static char *error_part(const struct code_context *context, const struct code_ce
 void put_cell_error_text(struct json_writer *writer, const char *key,
 			 const struct code_context *context, const struct code_cell *cell)
 {
-	FREE_TEXT char *traceback = error_part(context, cell, "traceback");
-	FREE_TEXT char *value = error_part(context, cell, "value");
-	FREE_TEXT char *name = error_part(context, cell, "name");
+	FREE_TEXT char *traceback = cell_error_part(context, cell, "traceback");
+	FREE_TEXT char *value = cell_error_part(context, cell, "value");
+	FREE_TEXT char *name = cell_error_part(context, cell, "name");
 	if (!cell->has_error)
 		put_text(writer, key, cell->context_ended ? context->row.reason : NULL);
 	else

@@ -14,8 +14,8 @@ static void code_stream_emit(struct code_call *code, const char *name, const str
 		code->blocked = !sse_event(code->sse, name, json);
 }
 
-static void send_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
-		       size_t size)
+static void code_stream_send_piece(struct exec_follower *follower, enum exec_stream stream,
+				   const char *data, size_t size)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -24,7 +24,8 @@ static void send_piece(struct exec_follower *follower, enum exec_stream stream, 
 			 &buffer);
 }
 
-static void send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
+static void code_stream_send_gap(struct exec_follower *follower, enum exec_stream stream,
+				 uint64_t gap)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(KIB);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -33,8 +34,10 @@ static void send_gap(struct exec_follower *follower, enum exec_stream stream, ui
 }
 
 /* The cell decides when to read and how far: `running`, `ended` and `failed` are not needed. */
-static const struct exec_emitter code_emitter = {
-    .piece_max = EVENT_PIECE_MAX, .characters = true, .piece = send_piece, .gap = send_gap};
+static const struct exec_emitter code_emitter = {.piece_max = EVENT_PIECE_MAX,
+						 .characters = true,
+						 .piece = code_stream_send_piece,
+						 .gap = code_stream_send_gap};
 
 static bool code_stream_pull(struct code_call *code, enum exec_stream stream)
 {
@@ -67,7 +70,7 @@ static void code_stream_pump(struct code_call *code)
 	}
 }
 
-static struct buffer *add_event(struct code_call *code, const char *name)
+static struct buffer *code_stream_add_event(struct code_call *code, const char *name)
 {
 	struct code_event *event = &code->events[code->event_count++];
 	event->name = name;
@@ -95,11 +98,11 @@ static void code_stream_begin(struct code_call *code, const struct code_context 
 }
 
 /* All results before `count`. */
-static void send_results(struct code_call *code, struct code_context *context,
-			 const struct code_cell *cell, uint32_t count)
+static void code_stream_send_results(struct code_call *code, struct code_context *context,
+				     const struct code_cell *cell, uint32_t count)
 {
 	while (code->results_sent < count && code->event_count < CODE_EVENTS_MAX) {
-		struct json_writer writer = json_writer_on(add_event(code, "result"));
+		struct json_writer writer = json_writer_on(code_stream_add_event(code, "result"));
 		put_cell_result(&writer, context, cell, code->results_sent++);
 	}
 }
@@ -111,8 +114,8 @@ void code_stream_changed(struct code_call *code, struct code_context *context,
 	if (call->exchange && !code->sse && cell->state == CELL_RUNNING)
 		code_stream_begin(code, context, cell);
 	if (call->exchange && code->sse) {
-		send_results(code, context, cell,
-			     MIN(cell->results_shown, cell_result_count(cell)));
+		code_stream_send_results(code, context, cell,
+					 MIN(cell->results_shown, cell_result_count(cell)));
 		code_stream_pump(code);
 	}
 	/* Live results are sent between the output. */
@@ -138,13 +141,14 @@ void code_stream_done(struct code_call *code, struct code_context *context,
 		code->end[0] = cell ? cell->out_end : code->follower.sent[0];
 		code->end[1] = cell ? cell->err_end : code->follower.sent[1];
 		if (cell)
-			send_results(code, context, cell, cell_result_count(cell));
+			code_stream_send_results(code, context, cell, cell_result_count(cell));
 		if (cell && (cell->has_error || cell->context_ended)) {
-			struct json_writer writer = json_writer_on(add_event(code, "error"));
+			struct json_writer writer =
+			    json_writer_on(code_stream_add_event(code, "error"));
 			put_cell_error(&writer, NULL, context, cell);
 		}
 		struct json_writer writer =
-		    json_writer_on(add_event(code, error ? "error" : "end"));
+		    json_writer_on(code_stream_add_event(code, error ? "error" : "end"));
 		if (error) {
 			put_error(&writer, error, call->request_id);
 		} else {

@@ -28,7 +28,7 @@ enum form {
 struct exec_events {
 	struct exec_follower follower;
 	struct call *call;
-	struct exec_fields *ask; /* until the start */
+	struct exec_fields *fields; /* until the start */
 	struct sse *sse;
 	enum form form;
 	bool begun;       /* the head was sent */
@@ -40,9 +40,9 @@ struct exec_events {
 static void exec_events_free(void *state)
 {
 	struct exec_events *events = state;
-	if (events->ask)
-		exec_fields_done(events->ask);
-	free(events->ask);
+	if (events->fields)
+		exec_fields_done(events->fields);
+	free(events->fields);
 	free(events);
 }
 
@@ -117,8 +117,8 @@ void put_gap_event(struct json_writer *writer, enum exec_stream stream, uint64_t
 	put_object_end(writer);
 }
 
-static void send_piece(struct exec_follower *follower, enum exec_stream stream, const char *data,
-		       size_t size)
+static void events_send_piece(struct exec_follower *follower, enum exec_stream stream,
+			      const char *data, size_t size)
 {
 	struct exec_events *events = container_of(follower, struct exec_events, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(EVENT_MAX);
@@ -137,7 +137,7 @@ static void send_piece(struct exec_follower *follower, enum exec_stream stream, 
 	exec_events_emit(events, stream_name(stream), &writer);
 }
 
-static void send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
+static void events_send_gap(struct exec_follower *follower, enum exec_stream stream, uint64_t gap)
 {
 	struct exec_events *events = container_of(follower, struct exec_events, follower);
 	DONE_BUFFER struct buffer buffer = BUFFER(KIB);
@@ -147,7 +147,7 @@ static void send_gap(struct exec_follower *follower, enum exec_stream stream, ui
 		exec_events_emit(events, "gap", &writer);
 }
 
-static void send_start(struct exec_events *events)
+static void events_send_start(struct exec_events *events)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(64 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -157,7 +157,7 @@ static void send_start(struct exec_events *events)
 	exec_events_emit(events, "start", &writer);
 }
 
-static void send_error(struct exec_events *events, const struct error *error)
+static void events_send_error(struct exec_events *events, const struct error *error)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -242,11 +242,11 @@ static void events_running(struct exec_follower *follower)
 	struct error error;
 	if (!events->begun) {
 		exec_events_begin(events);
-		send_start(events);
+		events_send_start(events);
 	}
 	if (events->owner && events->input_given && stdin_lost(follower->exec, &error)) {
 		/* The feed cancels the exec; this answers its client. */
-		send_error(events, &error);
+		events_send_error(events, &error);
 		exec_events_end(events);
 	}
 }
@@ -258,15 +258,15 @@ static void events_failed(struct exec_follower *follower, const struct error *er
 		reply_error(events->call, error);
 		return;
 	}
-	send_error(events, error);
+	events_send_error(events, error);
 	exec_events_end(events);
 }
 
 static const struct exec_emitter events_emitter = {.piece_max = EVENT_PIECE_MAX,
 						   .characters = true,
 						   .running = events_running,
-						   .piece = send_piece,
-						   .gap = send_gap,
+						   .piece = events_send_piece,
+						   .gap = events_send_gap,
 						   .ended = events_ended,
 						   .failed = events_failed};
 
@@ -302,25 +302,25 @@ static void exec_events_watch(struct exec_events *events, struct exec *exec)
 static void exec_events_act(struct call *call, struct sandbox *sandbox)
 {
 	struct exec_events *events = call->state;
-	struct exec_fields *ask = events->ask;
+	struct exec_fields *fields = events->fields;
 	struct exec *exec;
 	struct error error;
-	ask->spec.principal = &call->principal;
+	fields->spec.principal = &call->principal;
 	/* A detached command must not wait for a reader. */
 	if (events->owner)
-		ask->spec.flags |= EXEC_LOSSLESS;
-	if (exec_start(sandbox, &ask->spec, &exec, &error) < 0) {
+		fields->spec.flags |= EXEC_LOSSLESS;
+	if (exec_start(sandbox, &fields->spec, &exec, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	events->follower.watcher.consumes = events->owner;
 	exec_events_watch(events, exec);
-	if (ask->stdin_kind == STDIN_GIVEN)
-		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
-	events->input_given = ask->stdin_kind == STDIN_GIVEN;
+	if (fields->stdin_kind == STDIN_GIVEN)
+		stdin_feed(exec, TAKE_PTR(fields->stdin_data), fields->stdin_size);
+	events->input_given = fields->stdin_kind == STDIN_GIVEN;
 	/* A stream may be open for hours: it keeps no more than it needs. */
-	exec_fields_done(ask);
-	free(TAKE_PTR(events->ask));
+	exec_fields_done(fields);
+	free(TAKE_PTR(events->fields));
 	json_decref(call->body);
 	call->body = NULL;
 }
@@ -331,7 +331,7 @@ const struct field exec_stream_query[] = {
     {0},
 };
 
-static enum form form_of(struct call *call, const char *format)
+static enum form call_events_form(struct call *call, const char *format)
 {
 	bool lines =
 	    call_accepts(call, "application/x-ndjson") && !call_accepts(call, "text/event-stream");
@@ -358,15 +358,15 @@ void exec_stream_post(struct call *call)
 	struct exec_events *events = exec_events_new(call);
 	struct exec_stream_query query = {0};
 	struct error error;
-	events->ask = calloc(1, sizeof(*events->ask));
-	if (!events->ask)
+	events->fields = calloc(1, sizeof(*events->fields));
+	if (!events->fields)
 		abort();
 	int result = call_query(call, &query, &error);
 	if (result == 0)
-		result = call_fields(call, events->ask, &error);
+		result = call_fields(call, events->fields, &error);
 	if (result == 0)
-		result = exec_fields_check(events->ask, FIELDS_REST, &error);
-	if (result == 0 && events->ask->background)
+		result = exec_fields_check(events->fields, FIELDS_REST, &error);
+	if (result == 0 && events->fields->background)
 		result = error_set(&error, ERROR_INVALID,
 				   "of a stream, `background` is the query parameter `detach=1`");
 	if (result == 0 && call_idempotency_key(call))
@@ -376,7 +376,7 @@ void exec_stream_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	events->form = form_of(call, query.format);
+	events->form = call_events_form(call, query.format);
 	events->owner = !query.detach;
 	call_ready(call, exec_events_act);
 }
@@ -387,7 +387,7 @@ void exec_events_follow(struct call *call, struct exec *exec, const char *format
 			bool err, uint64_t from_out, uint64_t from_err)
 {
 	struct exec_events *events = exec_events_new(call);
-	events->form = form_of(call, format);
+	events->form = call_events_form(call, format);
 	events->follower.sent[0] = from_out;
 	events->follower.sent[1] = from_err;
 	/* As for a raw follower: see output.c. */

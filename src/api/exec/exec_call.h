@@ -13,7 +13,7 @@ struct exec_call {
 	struct call *call;
 	struct foreground *exec;       /* while the call waits for it */
 	struct exec_follower follower; /* of a stream */
-	struct exec_fields ask;
+	struct exec_fields fields;
 	struct idempotent *request; /* NULL: it has no key, or the command has begun */
 	bool kept;                  /* it has a key: it continues without its client */
 	/* stream.c */

@@ -18,7 +18,7 @@
 static void exec_call_free(void *state)
 {
 	struct exec_call *exec_call = state;
-	exec_fields_done(&exec_call->ask);
+	exec_fields_done(&exec_call->fields);
 	if (exec_call->request)
 		idempotency_end(exec_call->request, false);
 	buffer_done(&exec_call->stdin_left);
@@ -48,7 +48,7 @@ static void exec_call_done(void *data, struct exec *exec, const struct left_proc
 	}
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
-	put_exec_result(&writer, exec, exec_call->ask.answer_max, left, count);
+	put_exec_result(&writer, exec, exec_call->fields.answer_max, left, count);
 	reply_json(exec_call->call, 200, &writer);
 }
 
@@ -61,7 +61,7 @@ static void exec_call_gone(struct call *call)
 	exec_call->exec = NULL;
 }
 
-static void reply_exec(struct call *call, int status, const struct exec *exec)
+static void exec_reply(struct call *call, int status, const struct exec *exec)
 {
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -74,25 +74,25 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 {
 	static const struct foreground_callbacks callbacks = {.done = exec_call_done};
 	struct exec_call *exec_call = call->state;
-	struct exec_fields *ask = &exec_call->ask;
+	struct exec_fields *fields = &exec_call->fields;
 	struct exec *exec = NULL;
 	struct error error;
 	int result = 0;
-	ask->spec.principal = &call->principal;
+	fields->spec.principal = &call->principal;
 	/* Recorded right before the start: after a crash either the key is known, or the command
 	 * was not begun. */
 	if (exec_call->request) {
-		ask->spec.id = id_new();
-		result = idempotency_record(exec_call->request, &sandbox->row.id, &ask->spec.id,
+		fields->spec.id = id_new();
+		result = idempotency_record(exec_call->request, &sandbox->row.id, &fields->spec.id,
 					    NULL, 0, &error);
 	}
-	if (result == 0 && ask->background) {
-		result = exec_start(sandbox, &ask->spec, &exec, &error);
+	if (result == 0 && fields->background) {
+		result = exec_start(sandbox, &fields->spec, &exec, &error);
 	} else if (result == 0) {
 		call->on_gone = exec_call_gone;
-		result = foreground_start(sandbox, &ask->spec, TAKE_PTR(ask->stdin_data),
-					  ask->stdin_size, &callbacks, exec_call, &exec_call->exec,
-					  &error);
+		result = foreground_start(sandbox, &fields->spec, TAKE_PTR(fields->stdin_data),
+					  fields->stdin_size, &callbacks, exec_call,
+					  &exec_call->exec, &error);
 	}
 	if (exec_call->request) {
 		exec_call->kept = result == 0;
@@ -101,9 +101,9 @@ static void exec_call_act(struct call *call, struct sandbox *sandbox)
 	if (result < 0) {
 		reply_error(call, &error);
 	} else if (exec) {
-		if (ask->stdin_kind == STDIN_GIVEN)
-			stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
-		reply_exec(call, 202, exec);
+		if (fields->stdin_kind == STDIN_GIVEN)
+			stdin_feed(exec, TAKE_PTR(fields->stdin_data), fields->stdin_size);
+		exec_reply(call, 202, exec);
 	}
 }
 
@@ -115,21 +115,21 @@ static void exec_call_begin(struct call *call, bool background, bool stream)
 	struct error error;
 	if (!exec_call)
 		abort();
-	struct exec_fields *ask = &exec_call->ask;
+	struct exec_fields *fields = &exec_call->fields;
 	exec_call->call = call;
 	call->state = exec_call;
 	call->state_free = exec_call_free;
-	int result = call_fields(call, ask, &error);
+	int result = call_fields(call, fields, &error);
 	if (result == 0)
-		result = exec_fields_check(ask, FIELDS_REST, &error);
-	ask->background |= background;
-	bool waits = !stream && !ask->background;
+		result = exec_fields_check(fields, FIELDS_REST, &error);
+	fields->background |= background;
+	bool waits = !stream && !fields->background;
 	if (result == 0 && call->route->query)
 		result = call_query(call, &query, &error);
 	exec_call->detach = query.detach;
 	if (result < 0)
 		; /* the error says it */
-	else if (stream && (ask->background || ask->stdin_kind == STDIN_GIVEN))
+	else if (stream && (fields->background || fields->stdin_kind == STDIN_GIVEN))
 		result = error_set(&error, ERROR_INVALID,
 				   "over a stream standard input comes in frames, and `background` "
 				   "is `?detach=1`");
@@ -137,11 +137,11 @@ static void exec_call_begin(struct call *call, bool background, bool stream)
 		result = error_set(&error, ERROR_INVALID,
 				   "`detach` is for a stream (Upgrade: %s); use `background`",
 				   EXEC_STREAM_PROTOCOL);
-	else if (waits && ask->spec.flags & EXEC_LOSSLESS)
+	else if (waits && fields->spec.flags & EXEC_LOSSLESS)
 		result = error_set(&error, ERROR_INVALID,
 				   "`lossless` needs a reader while the command runs: use "
 				   "`background` and read its output, or a stream");
-	else if (waits && ask->stdin_kind == STDIN_OPEN)
+	else if (waits && fields->stdin_kind == STDIN_OPEN)
 		result = error_set(&error, ERROR_INVALID,
 				   "`stdin: true` needs `background`, or a stream");
 	else if (stream && call_idempotency_key(call))
@@ -178,7 +178,7 @@ void job_post(struct call *call)
 #define EXEC_LIST_DEFAULT 100
 #define EXEC_LIST_MAX 1000
 
-struct listing {
+struct exec_list_call {
 	struct json_writer writer;
 	uint32_t states;            /* a bit for each wanted state */
 	const char *state, *cursor; /* of the query */
@@ -189,7 +189,7 @@ struct listing {
 
 static bool execs_list_one(void *data, const struct exec_row *row, struct exec *exec)
 {
-	struct listing *listing = data;
+	struct exec_list_call *listing = data;
 	if (!(listing->states & 1u << row->state))
 		return true;
 	if (listing->count++ == listing->limit)
@@ -208,11 +208,12 @@ static bool execs_list_one(void *data, const struct exec_row *row, struct exec *
 }
 
 const struct field execs_query[] = {
-    {"limit", FIELD_UINT_AT(struct listing, limit), .min = 1, .max = EXEC_LIST_MAX,
+    {"limit", FIELD_UINT_AT(struct exec_list_call, limit), .min = 1, .max = EXEC_LIST_MAX,
      .fallback = EXEC_LIST_DEFAULT},
-    {"all", FIELD_BOOL_AT(struct listing, all)},
-    {"state", FIELD_TEXT_AT(struct listing, state), .max = 15, .words = "running,ended,failed"},
-    {"cursor", FIELD_TEXT_AT(struct listing, cursor), .max = ID_LENGTH + 1,
+    {"all", FIELD_BOOL_AT(struct exec_list_call, all)},
+    {"state", FIELD_TEXT_AT(struct exec_list_call, state), .max = 15,
+     .words = "running,ended,failed"},
+    {"cursor", FIELD_TEXT_AT(struct exec_list_call, cursor), .max = ID_LENGTH + 1,
      .shape = "\"type\":\"string\",\"pattern\":\"^([a-z][a-z0-9]{15})?$\""},
     {0},
 };
@@ -245,7 +246,7 @@ static int execs_parse_cursor(struct call *call, const char *cursor, uint64_t *r
 
 static void execs_reply(struct call *call, const char *name)
 {
-	struct listing listing = {0};
+	struct exec_list_call listing = {0};
 	struct error error;
 	uint64_t key;
 	if (call_query(call, &listing, &error) < 0 ||
@@ -302,7 +303,7 @@ void exec_get(struct call *call)
 {
 	struct exec *exec = call_exec(call);
 	if (exec)
-		reply_exec(call, 200, exec);
+		exec_reply(call, 200, exec);
 }
 
 /* --- signal, cancel --- */
@@ -347,22 +348,22 @@ int exec_signal_parse(const json_t *json, int *ret_signal, struct error *error)
 static void exec_signal_act(struct call *call, struct sandbox *sandbox)
 {
 	struct error error;
-	struct signal_fields asked = {0};
+	struct signal_fields fields = {0};
 	int number = 0;
 	(void)sandbox;
-	if (call_fields(call, &asked, &error) < 0 ||
-	    exec_signal_parse(asked.signal, &number, &error) < 0) {
+	if (call_fields(call, &fields, &error) < 0 ||
+	    exec_signal_parse(fields.signal, &number, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
 	struct exec *exec = call_exec(call);
 	if (!exec)
 		return;
-	if (exec_signal(exec, &call->principal, number, asked.tree ? SIGNAL_TREE : SIGNAL_LEADER,
+	if (exec_signal(exec, &call->principal, number, fields.tree ? SIGNAL_TREE : SIGNAL_LEADER,
 			&error) < 0)
 		reply_error(call, &error);
 	else
-		reply_exec(call, 200, exec);
+		exec_reply(call, 200, exec);
 }
 
 void exec_signal_post(struct call *call)
@@ -385,7 +386,7 @@ static void exec_resize_act(struct call *call, struct sandbox *sandbox)
 	if (exec_resize(exec, size.rows, size.columns, &error) < 0)
 		reply_error(call, &error);
 	else
-		reply_exec(call, 200, exec);
+		exec_reply(call, 200, exec);
 }
 
 void exec_resize_post(struct call *call)

@@ -49,7 +49,7 @@ static void logs_free(void *state)
 	free(logs);
 }
 
-static void timer_closed(uv_handle_t *handle)
+static void logs_timer_closed(uv_handle_t *handle)
 {
 	struct logs *logs = container_of((uv_timer_t *)handle, struct logs, timer);
 	call_release(logs->call);
@@ -62,7 +62,7 @@ static void logs_finish(struct logs *logs)
 	logs->over = true;
 	exec_unlisten(&logs->listener);
 	work_cancel(&logs->work);
-	uv_close((uv_handle_t *)&logs->timer, timer_closed);
+	uv_close((uv_handle_t *)&logs->timer, logs_timer_closed);
 }
 
 static void logs_read_later(struct logs *logs)
@@ -121,7 +121,7 @@ static void put_line(struct json_writer *writer, const struct log_line *line, bo
 	put_object_end(writer);
 }
 
-static void take_line(struct logs *logs, const struct log_line *line)
+static void logs_take_line(struct logs *logs, const struct log_line *line)
 {
 	logs->count++;
 	if (logs->text) {
@@ -141,18 +141,18 @@ static void take_line(struct logs *logs, const struct log_line *line)
 
 /* --- the answer --- */
 
-static void take_cursor(struct logs *logs)
+static void logs_take_cursor(struct logs *logs)
 {
 	logs->cursor = BUFFER(2 * LOG_CURSOR_MAX);
 	if (log_reader_cursor(logs->reader, &logs->cursor) < 0)
 		buffer_clear(&logs->cursor);
 }
 
-static void reply_page(struct logs *logs, bool more)
+static void logs_reply_page(struct logs *logs, bool more)
 {
 	struct call *call = logs->call;
 	if (!logs->full)
-		take_cursor(logs);
+		logs_take_cursor(logs);
 	bool fits = logs->cursor.size > 0;
 	logs_finish(logs);
 	if (!call->exchange)
@@ -171,7 +171,7 @@ static void reply_page(struct logs *logs, bool more)
 	reply_json(call, 200, &logs->writer);
 }
 
-static bool page_full(const struct logs *logs)
+static bool logs_page_full(const struct logs *logs)
 {
 	return !logs->follow && (logs->count >= logs->limit || logs->page.size >= PAGE_BYTES);
 }
@@ -192,10 +192,10 @@ static void logs_read_on(struct logs *logs)
 	while (result == LOG_LINE && !logs->blocked && !logs->full) {
 		result = log_reader_next(logs->reader, &line, &work, &error);
 		if (result == LOG_LINE)
-			take_line(logs, &line);
-		logs->full = page_full(logs);
+			logs_take_line(logs, &line);
+		logs->full = logs_page_full(logs);
 		if (logs->full)
-			take_cursor(logs);
+			logs_take_cursor(logs);
 	}
 	/* One line further, which belongs to the next page. */
 	if (logs->full && result == LOG_LINE)
@@ -205,7 +205,7 @@ static void logs_read_on(struct logs *logs)
 		logs_fail(logs, &error);
 	else if (!logs->follow && (result == LOG_NONE || (logs->full && result == LOG_LINE) ||
 				   logs->searched > SEARCH_MAX))
-		reply_page(logs, result != LOG_NONE);
+		logs_reply_page(logs, result != LOG_NONE);
 	else if (result == LOG_AGAIN)
 		logs_read_later(logs);
 	else if (result == LOG_NONE)
@@ -288,7 +288,7 @@ const struct field logs_query[] = {
     {0},
 };
 
-static int parse_source(const struct logs *logs, uint32_t *ret_sources, struct error *error)
+static int logs_parse_source(const struct logs *logs, uint32_t *ret_sources, struct error *error)
 {
 	static const struct {
 		const char *name;
@@ -313,9 +313,10 @@ static int parse_source(const struct logs *logs, uint32_t *ret_sources, struct e
 			 "query parameter `source` must be stdout, stderr, both, exec or all");
 }
 
-static int parse_filter(const struct logs *logs, struct log_filter *filter, struct error *error)
+static int logs_parse_filter(const struct logs *logs, struct log_filter *filter,
+			     struct error *error)
 {
-	if (parse_source(logs, &filter->sources, error) < 0)
+	if (logs_parse_source(logs, &filter->sources, error) < 0)
 		return -1;
 	filter->since = logs->since;
 	filter->until = logs->until;
@@ -334,7 +335,7 @@ static int logs_parse(struct call *call, struct logs *logs, struct sandbox *sand
 	int result = call_query(call, logs, error);
 	bool tail_given = logs->tail != UINT64_MAX;
 	if (result == 0)
-		result = parse_filter(logs, &filter, error);
+		result = logs_parse_filter(logs, &filter, error);
 	/* An exec that is requested by id must exist. */
 	if (result == 0 && id_is_set(&filter.exec))
 		result = exec_find(sandbox, filter.exec.text, &exec, error);

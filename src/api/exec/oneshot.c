@@ -33,7 +33,7 @@ static void oneshot_call_free(void *state)
 }
 
 /* `timeout_seconds` is the command's: its sandbox lives a little longer. */
-static const struct field run_fields[] = {
+static const struct field oneshot_fields[] = {
     {"timeout_seconds", FIELD_NUMBER_AT(struct oneshot_call, exec.timeout_seconds),
      .max = EXEC_TIMEOUT_MAX,
      .rest = "Of the command; 600 unless said. Its sandbox lives a little longer."},
@@ -45,11 +45,11 @@ static const struct field run_fields[] = {
     {0},
 };
 
-static int run_parse(struct call *call, struct oneshot_call *oneshot_call, struct error *error)
+static int oneshot_parse(struct call *call, struct oneshot_call *oneshot_call, struct error *error)
 {
 	if (call_fields(call, oneshot_call, error) < 0 ||
 	    exec_fields_check(&oneshot_call->exec, FIELDS_REST, error) < 0 ||
-	    sandbox_ask_check(call, &oneshot_call->sandbox, error) < 0)
+	    create_fields_check(call, &oneshot_call->sandbox, error) < 0)
 		return -1;
 	if (oneshot_call->exec.stdin_kind == STDIN_OPEN)
 		return error_set(error, ERROR_INVALID,
@@ -144,7 +144,7 @@ static void oneshot_post(struct call *call)
 	call->state = oneshot_call;
 	call->state_free = oneshot_call_free;
 	int found =
-	    run_parse(call, oneshot_call, &error) < 0
+	    oneshot_parse(call, oneshot_call, &error) < 0
 		? -1
 		: idempotent_begin(call, "run", "/v1/run", &oneshot_call->request, &row, &error);
 	if (found > 0) {
@@ -166,7 +166,7 @@ static void oneshot_post(struct call *call)
 	}
 }
 
-const struct route run_routes[] = {
-    {"POST", "/v1/run", WRITE, ROUTE_UNBOUND | ROUTE_JSON, oneshot_post, .body = run_fields},
+const struct route oneshot_routes[] = {
+    {"POST", "/v1/run", WRITE, ROUTE_UNBOUND | ROUTE_JSON, oneshot_post, .body = oneshot_fields},
     {0},
 };

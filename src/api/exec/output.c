@@ -16,7 +16,7 @@
 
 /* --- output --- */
 
-struct output {
+struct output_call {
 	struct call *call;
 	struct exec_follower follower;
 	enum exec_stream stream;
@@ -31,7 +31,7 @@ struct output {
 	bool blocked; /* the connection's queue is full */
 };
 
-static void output_finish(struct output *output, bool whole)
+static void output_finish(struct output_call *output, bool whole)
 {
 	struct call *call = output->call;
 	exec_follower_leave(&output->follower);
@@ -44,15 +44,15 @@ static void output_finish(struct output *output, bool whole)
 	call_answered(call);
 }
 
-static struct output *output_of(struct exec_follower *follower)
+static struct output_call *call_output(struct exec_follower *follower)
 {
-	return container_of(follower, struct output, follower);
+	return container_of(follower, struct output_call, follower);
 }
 
 static void output_piece(struct exec_follower *follower, enum exec_stream stream UNUSED,
 			 const char *data, size_t size)
 {
-	struct output *output = output_of(follower);
+	struct output_call *output = call_output(follower);
 	if (follower->exec)
 		output->blocked = !http_stream_write(output->call->exchange, data, size);
 }
@@ -62,24 +62,24 @@ static void output_piece(struct exec_follower *follower, enum exec_stream stream
 static void output_gap(struct exec_follower *follower, enum exec_stream stream UNUSED,
 		       uint64_t bytes UNUSED)
 {
-	output_finish(output_of(follower), output_of(follower)->follow);
+	output_finish(call_output(follower), call_output(follower)->follow);
 }
 
 static void output_ended(struct exec_follower *follower)
 {
-	struct output *output = output_of(follower);
+	struct output_call *output = call_output(follower);
 	uint64_t total = exec_total(follower->exec, output->stream);
 	output_finish(output, follower->sent[output->stream - 1] >= MIN(output->end, total));
 }
 
 static void output_failed(struct exec_follower *follower, const struct error *error UNUSED)
 {
-	output_finish(output_of(follower), output_of(follower)->follow);
+	output_finish(call_output(follower), call_output(follower)->follow);
 }
 
 static void output_unreadable(struct exec_follower *follower)
 {
-	output_finish(output_of(follower), false);
+	output_finish(call_output(follower), false);
 }
 
 static const struct exec_emitter output_emitter = {
@@ -91,7 +91,7 @@ static const struct exec_emitter output_emitter = {
     .unreadable = output_unreadable,
 };
 
-static void output_pump(struct output *output)
+static void output_pump(struct output_call *output)
 {
 	struct call *call = call_hold(output->call);
 	exec_follower_pump(&output->follower);
@@ -103,30 +103,31 @@ static void output_pump(struct output *output)
 
 static void output_drain(struct call *call)
 {
-	struct output *output = call->state;
+	struct output_call *output = call->state;
 	output->blocked = false;
 	output_pump(output);
 }
 
 static void output_gone(struct call *call)
 {
-	struct output *output = call->state;
+	struct output_call *output = call->state;
 	exec_follower_leave(&output->follower);
 }
 
 const struct field exec_output_query[] = {
-    {"stream", FIELD_TEXT_AT(struct output, stream_name), FIELD_WORDS_TOLD, .max = 7,
+    {"stream", FIELD_TEXT_AT(struct output_call, stream_name), FIELD_WORDS_TOLD, .max = 7,
      .words = "stdout,stderr,both"},
-    {"format", FIELD_TEXT_AT(struct output, format), .max = 15, .words = EXEC_FORMATS},
-    {"from", FIELD_UINT_AT(struct output, offset)},
-    {"from_stderr", FIELD_UINT_AT(struct output, offset_stderr)},
-    {"limit", FIELD_UINT_AT(struct output, limit), .min = 1},
-    {"wait_ms", FIELD_UINT_AT(struct output, wait_ms), .max = WAIT_MS_MAX},
-    {"follow", FIELD_BOOL_AT(struct output, follow)},
+    {"format", FIELD_TEXT_AT(struct output_call, format), .max = 15, .words = EXEC_FORMATS},
+    {"from", FIELD_UINT_AT(struct output_call, offset)},
+    {"from_stderr", FIELD_UINT_AT(struct output_call, offset_stderr)},
+    {"limit", FIELD_UINT_AT(struct output_call, limit), .min = 1},
+    {"wait_ms", FIELD_UINT_AT(struct output_call, wait_ms), .max = WAIT_MS_MAX},
+    {"follow", FIELD_BOOL_AT(struct output_call, follow)},
     {0},
 };
 
-static int output_parse(struct call *call, struct output *output, bool events, struct error *error)
+static int output_parse(struct call *call, struct output_call *output, bool events,
+			struct error *error)
 {
 	if (call_query(call, output, error) < 0)
 		return -1;
@@ -144,7 +145,7 @@ static int output_parse(struct call *call, struct output *output, bool events, s
 }
 
 /* Finds the first kept byte, and sends the head of the answer. */
-static void output_begin(struct output *output, struct exec *exec)
+static void output_begin(struct output_call *output, struct exec *exec)
 {
 	struct call *call = output->call;
 	uint64_t total = exec_total(exec, output->stream), gap = 0, limit = output->limit;
@@ -198,7 +199,7 @@ static void output_begin(struct output *output, struct exec *exec)
 /* There is output, it has ended, or the time is over: answers with the available output. */
 static void wait_over(void *data, struct exec *exec, const struct error *error)
 {
-	struct output *output = data;
+	struct output_call *output = data;
 	output->wait = NULL;
 	if (error)
 		reply_error(output->call, error);
@@ -208,12 +209,12 @@ static void wait_over(void *data, struct exec *exec, const struct error *error)
 
 static void wait_gone(struct call *call)
 {
-	struct output *output = call->state;
+	struct output_call *output = call->state;
 	if (output->wait)
 		exec_wait_cancel(TAKE_PTR(output->wait));
 }
 
-static void wait_begin(struct output *output, struct exec *exec)
+static void wait_begin(struct output_call *output, struct exec *exec)
 {
 	bool out = output->stream == EXEC_STDOUT;
 	struct error error;
@@ -226,7 +227,7 @@ static void wait_begin(struct output *output, struct exec *exec)
 	}
 }
 
-static void events_begin(struct call *call, struct exec *exec, struct output *output)
+static void events_begin(struct call *call, struct exec *exec, struct output_call *output)
 {
 	bool err = output->both || output->stream == EXEC_STDERR;
 	bool out = output->both || output->stream == EXEC_STDOUT;
@@ -242,7 +243,7 @@ void exec_output_get(struct call *call)
 {
 	struct error error;
 	struct exec *exec;
-	struct output *output = calloc(1, sizeof(*output));
+	struct output_call *output = calloc(1, sizeof(*output));
 	bool events = call_wants_events(call);
 	if (!output)
 		abort();
@@ -271,7 +272,7 @@ void exec_output_get(struct call *call)
 
 #define STDIN_LEFT_MAX (1 * MIB) /* larger than any piece of a body */
 
-struct input {
+struct stdin_call {
 	struct call *call;
 	struct exec_watcher watcher;
 	struct exec *exec;
@@ -281,29 +282,29 @@ struct input {
 	bool close;
 };
 
-const struct field exec_stdin_query[] = {{"close", FIELD_BOOL_AT(struct input, close)}, {0}};
+const struct field exec_stdin_query[] = {{"close", FIELD_BOOL_AT(struct stdin_call, close)}, {0}};
 
 static void input_free(void *state)
 {
-	struct input *input = state;
+	struct stdin_call *input = state;
 	buffer_done(&input->left);
 	free(input);
 }
 
-static void input_leave(struct input *input)
+static void input_leave(struct stdin_call *input)
 {
 	if (input->exec)
 		exec_unwatch(&input->watcher);
 	input->exec = NULL;
 }
 
-static void input_fail(struct input *input, const struct error *error)
+static void input_fail(struct stdin_call *input, const struct error *error)
 {
 	input_leave(input);
 	reply_error(input->call, error);
 }
 
-static void input_done(struct input *input)
+static void input_done(struct stdin_call *input)
 {
 	struct error error;
 	if (input->close && exec_stdin_close(input->exec, &error) < 0) {
@@ -320,7 +321,7 @@ static void input_done(struct input *input)
 	reply_json(input->call, 200, &writer);
 }
 
-static void input_pump(struct input *input)
+static void input_pump(struct stdin_call *input)
 {
 	struct error error;
 	if (input->left.size > 0) {
@@ -342,7 +343,7 @@ static void input_pump(struct input *input)
 
 static void input_data(struct call *call, const char *data, size_t size)
 {
-	struct input *input = call->state;
+	struct stdin_call *input = call->state;
 	struct error error;
 	if (!input->exec)
 		return;
@@ -356,7 +357,7 @@ static void input_data(struct call *call, const char *data, size_t size)
 
 static void input_end(struct call *call)
 {
-	struct input *input = call->state;
+	struct stdin_call *input = call->state;
 	input->whole = true;
 	if (input->exec)
 		input_pump(input);
@@ -364,7 +365,7 @@ static void input_end(struct call *call)
 
 static void input_changed(struct exec_watcher *watcher, struct exec *exec)
 {
-	struct input *input = container_of(watcher, struct input, watcher);
+	struct stdin_call *input = container_of(watcher, struct stdin_call, watcher);
 	struct error error;
 	if (exec_ended(exec)) {
 		error_set(&error, ERROR_CONFLICT, "the command ended after it took %llu bytes",
@@ -377,7 +378,7 @@ static void input_changed(struct exec_watcher *watcher, struct exec *exec)
 
 static void input_forgotten(struct exec_watcher *watcher)
 {
-	struct input *input = container_of(watcher, struct input, watcher);
+	struct stdin_call *input = container_of(watcher, struct stdin_call, watcher);
 	struct error error;
 	input->exec = NULL;
 	core_forgotten_error(input->call->core, &input->call->sandbox, &error);
@@ -389,9 +390,9 @@ static void input_gone(struct call *call)
 	input_leave(call->state);
 }
 
-static void act_stdin(struct call *call, struct sandbox *sandbox)
+static void stdin_act(struct call *call, struct sandbox *sandbox)
 {
-	struct input *input = call->state;
+	struct stdin_call *input = call->state;
 	struct exec *exec;
 	struct error error;
 	if (exec_find(sandbox, call->parameters[1], &exec, &error) < 0) {
@@ -422,7 +423,7 @@ static void act_stdin(struct call *call, struct sandbox *sandbox)
 void exec_stdin_post(struct call *call)
 {
 	struct error error;
-	struct input *input = calloc(1, sizeof(*input));
+	struct stdin_call *input = calloc(1, sizeof(*input));
 	if (!input)
 		abort();
 	input->call = call;
@@ -433,5 +434,5 @@ void exec_stdin_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	call_ready(call, act_stdin);
+	call_ready(call, stdin_act);
 }

@@ -84,13 +84,13 @@ static void pty_leave(struct pty *pty, const struct principal *principal)
 
 /* --- to the client --- */
 
-static bool send_json(struct pty *pty, const struct json_writer *writer)
+static bool pty_send_json(struct pty *pty, const struct json_writer *writer)
 {
 	return !writer->full && web_socket_send(&pty->socket, WEBSOCKET_TEXT, writer->buffer->data,
 						writer->buffer->size);
 }
 
-static void send_error(struct pty *pty, const struct error *error)
+static void pty_send_error(struct pty *pty, const struct error *error)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -98,7 +98,7 @@ static void send_error(struct pty *pty, const struct error *error)
 	if (pty->socket.blocked)
 		return;
 	put_error(&writer, error, pty->call->request_id);
-	send_json(pty, &writer);
+	pty_send_json(pty, &writer);
 }
 
 static void pty_ended(struct exec_follower *follower)
@@ -110,7 +110,7 @@ static void pty_ended(struct exec_follower *follower)
 	put_int(&writer, "exit", exec_exit_code(&follower->exec->row));
 	put_exec_members(&writer, &follower->exec->row);
 	put_object_end(&writer);
-	send_json(pty, &writer);
+	pty_send_json(pty, &writer);
 	pty_leave(pty, NULL);
 	web_socket_close(&pty->socket, WEBSOCKET_NORMAL, "the command has ended");
 }
@@ -129,12 +129,12 @@ static void pty_gap(struct exec_follower *follower, enum exec_stream stream UNUS
 	put_object(&writer, NULL);
 	put_uint(&writer, "gap", gap);
 	put_object_end(&writer);
-	send_json(container_of(follower, struct pty, follower), &writer);
+	pty_send_json(container_of(follower, struct pty, follower), &writer);
 }
 
 /* --- from the client --- */
 
-static void pump_input(struct pty *pty)
+static void pty_pump_input(struct pty *pty)
 {
 	struct error error;
 	if (!pty->follower.exec || pty->left.size == 0)
@@ -142,7 +142,7 @@ static void pump_input(struct pty *pty)
 	ssize_t taken = exec_stdin(pty->follower.exec, pty->left.data, pty->left.size, &error);
 	/* A disconnected terminal takes no input: it is dropped. */
 	if (taken < 0) {
-		send_error(pty, &error);
+		pty_send_error(pty, &error);
 		taken = (ssize_t)pty->left.size;
 	}
 	buffer_consume(&pty->left, (size_t)taken);
@@ -152,10 +152,10 @@ static void pump_input(struct pty *pty)
 		web_socket_resume(&pty->socket);
 }
 
-static void take_input(struct pty *pty, const char *data, size_t size)
+static void pty_take_input(struct pty *pty, const char *data, size_t size)
 {
 	if (buffer_append(&pty->left, data, size) == 0) {
-		pump_input(pty);
+		pty_pump_input(pty);
 		return;
 	}
 	pty_leave(pty, &pty->call->principal);
@@ -176,24 +176,24 @@ static const struct field pty_message_fields[] = {
     {0},
 };
 
-static int take_text(struct pty *pty, const char *data, size_t size, struct error *error)
+static int pty_take_text(struct pty *pty, const char *data, size_t size, struct error *error)
 {
 	json_t *json = NULL;
-	struct pty_message_fields asked = {0};
+	struct pty_message_fields fields = {0};
 	int number = 0;
 	if (json_parse_message(data, size, &json, error) < 0)
 		return -1;
-	int result = fields_parse(json, pty_message_fields, FIELDS_REST, NULL, &asked, error);
-	if (result == 0 && asked.resize)
+	int result = fields_parse(json, pty_message_fields, FIELDS_REST, NULL, &fields, error);
+	if (result == 0 && fields.resize)
 		result =
-		    exec_resize(pty->follower.exec, asked.size.rows, asked.size.columns, error);
-	if (result == 0 && asked.signal)
-		result = exec_signal_parse(asked.signal, &number, error);
-	if (result == 0 && asked.signal)
+		    exec_resize(pty->follower.exec, fields.size.rows, fields.size.columns, error);
+	if (result == 0 && fields.signal)
+		result = exec_signal_parse(fields.signal, &number, error);
+	if (result == 0 && fields.signal)
 		result = exec_signal(pty->follower.exec, &pty->call->principal, number,
 				     SIGNAL_LEADER, error);
-	if (result == 0 && asked.input)
-		take_input(pty, asked.input, strlen(asked.input));
+	if (result == 0 && fields.input)
+		pty_take_input(pty, fields.input, strlen(fields.input));
 	json_decref(json);
 	return result;
 }
@@ -217,14 +217,14 @@ static void pty_message(struct web_socket *socket, bool text, const char *data, 
 		return;
 	if (pty->read_only) {
 		error_set(&error, ERROR_FORBIDDEN, "this client only looks on (`readonly=1`)");
-		send_error(pty, &error);
+		pty_send_error(pty, &error);
 		return;
 	}
 	sandbox_keep_awake(pty->follower.exec->sandbox, &pty->call->principal);
 	if (!text) {
-		take_input(pty, data, size);
-	} else if (take_text(pty, data, size, &error) < 0) {
-		send_error(pty, &error);
+		pty_take_input(pty, data, size);
+	} else if (pty_take_text(pty, data, size, &error) < 0) {
+		pty_send_error(pty, &error);
 	}
 }
 
@@ -242,7 +242,7 @@ static const struct web_socket_handlers pty_handlers = {pty_message, pty_drained
 
 /* --- the exec --- */
 
-static void open_socket(struct pty *pty)
+static void pty_open_socket(struct pty *pty)
 {
 	const struct http_header header = {"X-Exec-Id", pty->follower.exec->row.id.text};
 	web_socket_begin(&pty->socket, pty->call, &pty_handlers, &header, 1);
@@ -252,8 +252,8 @@ static void pty_running(struct exec_follower *follower)
 {
 	struct pty *pty = container_of(follower, struct pty, follower);
 	if (!pty->socket.begun)
-		open_socket(pty);
-	pump_input(pty);
+		pty_open_socket(pty);
+	pty_pump_input(pty);
 }
 
 static void pty_failed(struct exec_follower *follower, const struct error *error)
@@ -263,7 +263,7 @@ static void pty_failed(struct exec_follower *follower, const struct error *error
 		reply_error(pty->call, error);
 		return;
 	}
-	send_error(pty, error);
+	pty_send_error(pty, error);
 	web_socket_close(&pty->socket, WEBSOCKET_GOING_AWAY, error->message);
 }
 
@@ -311,7 +311,7 @@ static void pty_begin_act(struct call *call, struct sandbox *sandbox)
 
 /* Where a replay begins: after a line end, so that no escape sequence and no character is cut, else
  * after the rest of a character. */
-static uint64_t replay_start(struct exec *exec, uint64_t wanted)
+static uint64_t pty_replay_start(struct exec *exec, uint64_t wanted)
 {
 	char data[4096];
 	uint64_t total = exec_total(exec, EXEC_STDOUT), gap = 0;
@@ -345,7 +345,7 @@ static void pty_attach(struct pty *pty, struct sandbox *sandbox, const char *id)
 		return;
 	}
 	pty_watch(pty, exec);
-	pty->follower.sent[0] = replay_start(exec, pty->replay);
+	pty->follower.sent[0] = pty_replay_start(exec, pty->replay);
 	if (pty->rows && pty->columns && !pty->read_only && !exec_ended(exec) &&
 	    exec_resize(exec, pty->rows, pty->columns, &error) < 0) {
 		pty_leave(pty, &call->principal);

@@ -66,7 +66,7 @@ static void exec_replay_forgotten(struct exec_watcher *watcher)
 
 static void exec_reply_again(struct call *call, struct exec_call *exec_call, struct exec *exec)
 {
-	if (exec_call->ask.background) {
+	if (exec_call->fields.background) {
 		struct buffer buffer = BUFFER(REPLY_MAX);
 		struct json_writer writer = json_writer_on(&buffer);
 		put_exec(&writer, NULL, exec);
@@ -78,7 +78,7 @@ static void exec_reply_again(struct call *call, struct exec_call *exec_call, str
 		abort();
 	replay->call = call_hold(call);
 	replay->exec = exec;
-	replay->answer_max = exec_call->ask.answer_max;
+	replay->answer_max = exec_call->fields.answer_max;
 	replay->watcher.changed = exec_replay_changed;
 	replay->watcher.forgotten = exec_replay_forgotten;
 	exec_watch(exec, &replay->watcher);
@@ -92,7 +92,7 @@ int exec_replay(struct call *call, struct exec_call *exec_call, struct error *er
 	char path[ID_LENGTH + 64];
 	for (int tries = 0; tries < 2; tries++) {
 		snprintf(path, sizeof(path), "/v1/sandboxes/%s/exec?background=%d",
-			 call->sandbox.text, exec_call->ask.background);
+			 call->sandbox.text, exec_call->fields.background);
 		int found = idempotent_begin(call, "exec", path, &exec_call->request, &row, error);
 		if (found <= 0)
 			return found;

@@ -30,7 +30,7 @@ struct multiplex {
 };
 
 /* What the client sent. */
-struct message {
+struct socket_message {
 	struct multiplex *multiplex; /* its call is held while the message waits */
 	json_t *json;
 	char id[ID_MAX + 1];
@@ -38,9 +38,9 @@ struct message {
 	struct exec_fields exec;
 };
 static const struct field message_fields[] = {
-    {"id", FIELD_ANY_AT(struct message, id_value)},
-    {"cancel", FIELD_ANY_AT(struct message, cancel)},
-    {FIELD_ROWS_AT(struct message, exec, struct exec_fields), .inner = exec_fields},
+    {"id", FIELD_ANY_AT(struct socket_message, id_value)},
+    {"cancel", FIELD_ANY_AT(struct socket_message, cancel)},
+    {FIELD_ROWS_AT(struct socket_message, exec, struct exec_fields), .inner = exec_fields},
     {0},
 };
 
@@ -72,14 +72,15 @@ static struct socket_exec *socket_exec_find(struct multiplex *multiplex, const c
 
 /* --- to the client --- */
 
-static void send_json(struct multiplex *multiplex, const struct json_writer *writer)
+static void multiplex_send_json(struct multiplex *multiplex, const struct json_writer *writer)
 {
 	if (!writer->full)
 		web_socket_send(&multiplex->socket, WEBSOCKET_TEXT, writer->buffer->data,
 				writer->buffer->size);
 }
 
-static void send_error(struct multiplex *multiplex, const char *id, const struct error *error)
+static void multiplex_send_error(struct multiplex *multiplex, const char *id,
+				 const struct error *error)
 {
 	DONE_BUFFER struct buffer buffer = BUFFER(16 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
@@ -91,7 +92,7 @@ static void send_error(struct multiplex *multiplex, const char *id, const struct
 	put_text(&writer, "request_id", multiplex->call->request_id);
 	put_bool(&writer, "retryable", info->retryable);
 	put_object_end(&writer);
-	send_json(multiplex, &writer);
+	multiplex_send_json(multiplex, &writer);
 }
 
 static void socket_exec_piece(struct exec_follower *follower, enum exec_stream stream,
@@ -105,7 +106,7 @@ static void socket_exec_piece(struct exec_follower *follower, enum exec_stream s
 	put_text(&writer, "stream", stream_name(stream));
 	put_chunk(&writer, "data", data, size);
 	put_object_end(&writer);
-	send_json(socket_exec->multiplex, &writer);
+	multiplex_send_json(socket_exec->multiplex, &writer);
 }
 
 static void socket_exec_ended(struct exec_follower *follower)
@@ -121,14 +122,14 @@ static void socket_exec_ended(struct exec_follower *follower)
 	put_int(&writer, "exit", exec_exit_code(row));
 	put_exec_members(&writer, row);
 	put_object_end(&writer);
-	send_json(socket_exec->multiplex, &writer);
+	multiplex_send_json(socket_exec->multiplex, &writer);
 	socket_exec_free(socket_exec);
 }
 
 static void socket_exec_failed(struct exec_follower *follower, const struct error *error)
 {
 	struct socket_exec *socket_exec = container_of(follower, struct socket_exec, follower);
-	send_error(socket_exec->multiplex, socket_exec->id, error);
+	multiplex_send_error(socket_exec->multiplex, socket_exec->id, error);
 	socket_exec_free(socket_exec);
 }
 
@@ -140,14 +141,14 @@ static const struct exec_emitter item_emitter = {.piece_max = EVENT_PIECE_MAX,
 
 /* --- from the client --- */
 
-static void message_free(struct message *message)
+static void message_free(struct socket_message *message)
 {
 	exec_fields_done(&message->exec);
 	json_decref(message->json);
 	free(message);
 }
 
-static int message_take_id(struct message *message, struct error *error)
+static int message_take_id(struct socket_message *message, struct error *error)
 {
 	const json_t *value = json_object_get(message->json, "id");
 	const char *text = json_string_value(value);
@@ -160,7 +161,7 @@ static int message_take_id(struct message *message, struct error *error)
 	return 0;
 }
 
-static int message_cancel(const struct message *message, struct error *error)
+static int message_cancel(const struct socket_message *message, struct error *error)
 {
 	struct socket_exec *socket_exec = socket_exec_find(message->multiplex, message->id);
 	if (!json_is_true(message->cancel) || json_object_size(message->json) > 2)
@@ -172,11 +173,11 @@ static int message_cancel(const struct message *message, struct error *error)
 	return 0;
 }
 
-static int message_start_exec(struct message *message, struct error *error)
+static int message_start_exec(struct socket_message *message, struct error *error)
 {
 	struct multiplex *multiplex = message->multiplex;
 	struct sandbox *sandbox = sandbox_by_id(multiplex->call->core, &multiplex->call->sandbox);
-	struct exec_fields *ask = &message->exec;
+	struct exec_fields *fields = &message->exec;
 	struct exec *exec;
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "the sandbox has ended");
@@ -185,12 +186,12 @@ static int message_start_exec(struct message *message, struct error *error)
 	if (multiplex->count >= RUNNING_MAX)
 		return error_set(error, ERROR_BUSY, "%d commands run on this connection already",
 				 RUNNING_MAX);
-	if (ask->background || ask->stdin_kind == STDIN_OPEN)
+	if (fields->background || fields->stdin_kind == STDIN_OPEN)
 		return error_set(error, ERROR_INVALID,
 				 "`background` and `stdin: true` are for POST .../exec");
-	ask->spec.principal = &multiplex->call->principal;
-	ask->spec.flags |= EXEC_LOSSLESS;
-	if (exec_start(sandbox, &ask->spec, &exec, error) < 0)
+	fields->spec.principal = &multiplex->call->principal;
+	fields->spec.flags |= EXEC_LOSSLESS;
+	if (exec_start(sandbox, &fields->spec, &exec, error) < 0)
 		return -1;
 	struct socket_exec *socket_exec = calloc(1, sizeof(*socket_exec));
 	if (!socket_exec)
@@ -204,27 +205,28 @@ static int message_start_exec(struct message *message, struct error *error)
 	list_append(&multiplex->items, &socket_exec->link);
 	multiplex->count++;
 	exec_follower_begin(&socket_exec->follower, exec);
-	if (ask->stdin_kind == STDIN_GIVEN)
-		stdin_feed(exec, TAKE_PTR(ask->stdin_data), ask->stdin_size);
+	if (fields->stdin_kind == STDIN_GIVEN)
+		stdin_feed(exec, TAKE_PTR(fields->stdin_data), fields->stdin_size);
 	return 0;
 }
 
 static void message_woken(void *data, const struct error *failed)
 {
-	struct message *message = data;
+	struct socket_message *message = data;
 	struct multiplex *multiplex = message->multiplex;
 	struct error error;
 	multiplex->pending--;
 	if (!multiplex->socket.over && failed)
-		send_error(multiplex, message->id, failed);
+		multiplex_send_error(multiplex, message->id, failed);
 	else if (!multiplex->socket.over && message_start_exec(message, &error) < 0)
-		send_error(multiplex, message->id, &error);
+		multiplex_send_error(multiplex, message->id, &error);
 	message_free(message);
 	call_release(multiplex->call);
 }
 
 /* It waits until its sandbox is awake. */
-static int message_wait(struct message *message, struct sandbox *sandbox, struct error *error)
+static int message_wait(struct socket_message *message, struct sandbox *sandbox,
+			struct error *error)
 {
 	struct multiplex *multiplex = message->multiplex;
 	if (multiplex->pending >= RUNNING_MAX)
@@ -239,7 +241,7 @@ static int message_wait(struct message *message, struct sandbox *sandbox, struct
 }
 
 /* 1: it waits, and is freed later. */
-static int message_take(struct message *message, struct error *error)
+static int message_take(struct socket_message *message, struct error *error)
 {
 	struct call *call = message->multiplex->call;
 	struct sandbox *sandbox = sandbox_by_id(call->core, &call->sandbox);
@@ -258,7 +260,7 @@ static int message_take(struct message *message, struct error *error)
 static void multiplex_message(struct web_socket *socket, bool text, const char *data, size_t size)
 {
 	struct multiplex *multiplex = (struct multiplex *)socket;
-	struct message *message = calloc(1, sizeof(*message));
+	struct socket_message *message = calloc(1, sizeof(*message));
 	struct error error;
 	int result = 0;
 	if (!message)
@@ -271,7 +273,7 @@ static void multiplex_message(struct web_socket *socket, bool text, const char *
 	if (result == 0)
 		result = message_take(message, &error);
 	if (result < 0)
-		send_error(multiplex, message->id, &error);
+		multiplex_send_error(multiplex, message->id, &error);
 	/* Each invalid message costs an answer: no more messages are read from a client that does
 	 * not read them. */
 	if (result < 0 && multiplex->socket.blocked)

@@ -137,9 +137,9 @@ static void stream_pump_stdin(struct exec_call *exec_call)
 		exec_call->stdin_end = false;
 }
 
-static int take_stdin(struct exec_call *exec_call, struct bytes payload)
+static int stream_take_stdin(struct exec_call *exec_call, struct bytes payload)
 {
-	if (payload.size > exec_call->stdin_granted || !(exec_call->ask.spec.flags & EXEC_STDIN))
+	if (payload.size > exec_call->stdin_granted || !(exec_call->fields.spec.flags & EXEC_STDIN))
 		return -1;
 	exec_call->stdin_granted -= payload.size;
 	if (buffer_append(&exec_call->stdin_left, payload.data, payload.size) < 0)
@@ -157,9 +157,9 @@ static int stream_take_frame(struct exec_call *exec_call, uint8_t type, struct b
 	int result = 0;
 	switch ((enum exec_stream_type)type) {
 	case EXEC_STREAM_STDIN:
-		return take_stdin(exec_call, payload);
+		return stream_take_stdin(exec_call, payload);
 	case EXEC_STREAM_STDIN_CLOSE:
-		exec_call->stdin_end = exec_call->ask.spec.flags & EXEC_STDIN;
+		exec_call->stdin_end = exec_call->fields.spec.flags & EXEC_STDIN;
 		stream_pump_stdin(exec_call);
 		return payload.size == 0 ? 0 : -1;
 	case EXEC_STREAM_SIGNAL: {
@@ -308,20 +308,20 @@ static const struct exec_emitter stream_emitter = {.piece_max = EXEC_STREAM_MAX,
 void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 {
 	struct exec_call *exec_call = call->state;
-	struct exec_fields *ask = &exec_call->ask;
+	struct exec_fields *fields = &exec_call->fields;
 	struct exec *exec;
 	struct error error;
-	ask->spec.principal = &call->principal;
+	fields->spec.principal = &call->principal;
 	/* Standard input is open unless the client refused it. A detached command must not wait for
 	 * a reader. */
-	if (!ask->stdin_said || ask->stdin_kind == STDIN_OPEN)
-		ask->spec.flags |= EXEC_STDIN;
+	if (!fields->stdin_said || fields->stdin_kind == STDIN_OPEN)
+		fields->spec.flags |= EXEC_STDIN;
 	if (!exec_call->detach)
-		ask->spec.flags |= EXEC_LOSSLESS;
+		fields->spec.flags |= EXEC_LOSSLESS;
 	exec_call->stdin_granted = FILE_WINDOW;
 	exec_call->stdin_left = BUFFER(FILE_WINDOW);
 	exec_call->input = BUFFER(2 * (EXEC_STREAM_HEADER + EXEC_STREAM_MAX));
-	if (exec_start(sandbox, &ask->spec, &exec, &error) < 0) {
+	if (exec_start(sandbox, &fields->spec, &exec, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

@@ -164,7 +164,7 @@ static const struct compression_callbacks decompress_callbacks = {
     .output = decompressed_output, .consumed = decompressed_consumed, .done = decompressed_done};
 
 /* Recognises the format by the first bytes if it is not the requested one. */
-static int check_magic(const char *data, size_t size, bool compressed, struct error *error)
+static int archive_check_magic(const char *data, size_t size, bool compressed, struct error *error)
 {
 	static const struct {
 		const char *name, *bytes;
@@ -197,7 +197,7 @@ static void plain_body(struct call *call, const char *data, size_t size)
 	struct error error;
 	if (!file->handle)
 		return;
-	if (file->received == 0 && check_magic(data, size, false, &error) < 0) {
+	if (file->received == 0 && archive_check_magic(data, size, false, &error) < 0) {
 		file_body_failed(file, &error);
 		return;
 	}
@@ -211,7 +211,7 @@ static void compressed_body(struct call *call, const char *data, size_t size)
 	struct error error;
 	if (!file->handle || !file->compression)
 		return;
-	if (file->received == 0 && check_magic(data, size, true, &error) < 0) {
+	if (file->received == 0 && archive_check_magic(data, size, true, &error) < 0) {
 		archive_fail(file, &error);
 		return;
 	}

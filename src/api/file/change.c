@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The name in the answer of RESULT's count; NULL: the answer is empty. */
-static const char *count_name(uint8_t operation)
+static const char *replace_count_name(uint8_t operation)
 {
 	switch ((enum file_operation)operation) {
 	case FILE_REMOVE:
@@ -44,7 +44,7 @@ static void file_change_done(struct file_operation_handle *handle, const void *r
 	struct file_call *file = file_result(handle, result, size, error, &outcome);
 	if (!file)
 		return;
-	const char *name = count_name(file->request.operation);
+	const char *name = replace_count_name(file->request.operation);
 	put_object(&file->writer, NULL);
 	put_bytes(&file->writer, "path", file->request.path.data, file->request.path.size);
 	if (file->request.operation == FILE_RENAME || file->request.operation == FILE_COPY)
@@ -58,15 +58,15 @@ static void file_change_done(struct file_operation_handle *handle, const void *r
 static const struct file_callbacks callbacks = {.on_done = file_change_done};
 
 /* The possible members of a body; each table has some of them. */
-struct change {
+struct change_fields {
 	const char *path, *second, *mode, *pattern, *replacement, *user;
 	const char *from_sandbox, *to_sandbox;
 	uint32_t limit;
 	bool recursive, parents, no_replace;
 };
 
-#define TEXT(member) FIELD_TEXT_AT(struct change, member)
-#define FLAG(member) FIELD_BOOL_AT(struct change, member)
+#define TEXT(member) FIELD_TEXT_AT(struct change_fields, member)
+#define FLAG(member) FIELD_BOOL_AT(struct change_fields, member)
 #define PATH(member) TEXT(member), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1
 /* The user, and the mode: file_user() and file_mode() check them. */
 #define USER "user", TEXT(user), .shape = "\"type\":\"string\",\"maxLength\":63"
@@ -108,13 +108,13 @@ const struct field file_replace_fields[] = {
     {"path", PATH(path)},
     {"old", TEXT(pattern), FIELD_REQUIRED, 1, FILE_CHUNK_MAX - 1},
     {"new", TEXT(replacement), FIELD_REQUIRED, 0, FILE_CHUNK_MAX - 1},
-    {"limit", FIELD_UINT_AT(struct change, limit), .max = UINT32_MAX,
+    {"limit", FIELD_UINT_AT(struct change_fields, limit), .max = UINT32_MAX,
      .shape = "\"type\":\"integer\",\"minimum\":0", .rest = "0 = all."},
     {USER},
     {0}};
 
-static void change_begin(struct call *call, enum file_operation operation,
-			 const struct change *change)
+static void file_change_begin(struct call *call, enum file_operation operation,
+			      const struct change_fields *change)
 {
 	struct file_call *file = file_call_new(call, operation, &callbacks);
 	struct error error;
@@ -138,64 +138,64 @@ static void change_begin(struct call *call, enum file_operation operation,
 	file_begin(file);
 }
 
-static void change_post(struct call *call, enum file_operation operation)
+static void file_change_post(struct call *call, enum file_operation operation)
 {
-	struct change change = {.user = ""};
+	struct change_fields change = {.user = ""};
 	struct error error;
 	if (call_fields(call, &change, &error) < 0)
 		reply_error(call, &error);
 	else
-		change_begin(call, operation, &change);
+		file_change_begin(call, operation, &change);
 }
 
 void file_mkdir_post(struct call *call)
 {
-	change_post(call, FILE_MKDIR);
+	file_change_post(call, FILE_MKDIR);
 }
 
 void file_rename_post(struct call *call)
 {
-	change_post(call, FILE_RENAME);
+	file_change_post(call, FILE_RENAME);
 }
 
 void file_copy_post(struct call *call)
 {
-	struct change change = {.user = ""};
+	struct change_fields change = {.user = ""};
 	struct error error;
 	if (call_fields(call, &change, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	struct sandbox_copy_fields ask = {.from = change.path,
-					  .to = change.second,
-					  .from_sandbox = change.from_sandbox,
-					  .to_sandbox = change.to_sandbox,
-					  .user = change.user,
-					  .recursive = change.recursive,
-					  .no_replace = change.no_replace,
-					  .parents = change.parents};
-	if (!sandbox_copy_answer(call, &ask))
-		change_begin(call, FILE_COPY, &change);
+	struct sandbox_copy_fields fields = {.from = change.path,
+					     .to = change.second,
+					     .from_sandbox = change.from_sandbox,
+					     .to_sandbox = change.to_sandbox,
+					     .user = change.user,
+					     .recursive = change.recursive,
+					     .no_replace = change.no_replace,
+					     .parents = change.parents};
+	if (!sandbox_copy_answer(call, &fields))
+		file_change_begin(call, FILE_COPY, &change);
 }
 
 void file_symlink_post(struct call *call)
 {
-	change_post(call, FILE_SYMLINK);
+	file_change_post(call, FILE_SYMLINK);
 }
 
 void file_chmod_post(struct call *call)
 {
-	change_post(call, FILE_CHMOD);
+	file_change_post(call, FILE_CHMOD);
 }
 
 void file_chown_post(struct call *call)
 {
-	change_post(call, FILE_CHOWN);
+	file_change_post(call, FILE_CHOWN);
 }
 
 void file_replace_post(struct call *call)
 {
-	change_post(call, FILE_REPLACE);
+	file_change_post(call, FILE_REPLACE);
 }
 
 void file_delete(struct call *call)

@@ -12,7 +12,7 @@
 #include "api/file/files.h"
 #include "base/text.h"
 
-static void add_header(struct file_call *file, const char *name, const char *value)
+static void file_head_add_header(struct file_call *file, const char *name, const char *value)
 {
 	char *text = file->header_texts[file->header_count];
 	snprintf(text, sizeof(file->header_texts[0]), "%s", value);
@@ -41,7 +41,7 @@ static void file_measured(struct file_operation_handle *handle, const void *resu
 			length = MIN(length ? length : UINT64_MAX, entry->size - offset);
 			file->length = (int64_t)length;
 			snprintf(text, sizeof(text), "%llu", (unsigned long long)entry->size);
-			add_header(file, "X-File-Size", text);
+			file_head_add_header(file, "X-File-Size", text);
 		}
 	}
 	file_emit(file, 0);
@@ -69,7 +69,7 @@ static void measure_end(struct file_call *file)
 }
 
 /* Never more than the promised length, whatever an init sends. */
-static void read_too_much(struct file_call *file, const void *data, size_t size)
+static void file_read_too_much(struct file_call *file, const void *data, size_t size)
 {
 	uint64_t excess = file->received - (uint64_t)file->length;
 	if (file->partial || excess > size) {
@@ -83,12 +83,12 @@ static void read_too_much(struct file_call *file, const void *data, size_t size)
 	file_finish(file);
 }
 
-static void read_data(struct file_operation_handle *handle, const void *data, size_t size)
+static void file_read_data(struct file_operation_handle *handle, const void *data, size_t size)
 {
 	struct file_call *file = file_data(handle);
 	file->received += size;
 	if (file->length >= 0 && file->received > (uint64_t)file->length) {
-		read_too_much(file, data, size);
+		file_read_too_much(file, data, size);
 		return;
 	}
 	if (file->length < 0 && !file->measured && file->received >= FILE_HOLD_MAX)
@@ -120,8 +120,8 @@ static void directory_list_instead(struct file_call *file)
 	file_start_next(file, FILE_LIST, &file_list_callbacks);
 }
 
-static void read_done(struct file_operation_handle *handle, const void *result, size_t size,
-		      const struct error *error)
+static void file_read_done(struct file_operation_handle *handle, const void *result, size_t size,
+			   const struct error *error)
 {
 	struct file_outcome outcome;
 	struct error bad;
@@ -153,12 +153,13 @@ static void read_done(struct file_operation_handle *handle, const void *result, 
 	if (!file->begun && file->length < 0) {
 		char text[24];
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)outcome.count);
-		add_header(file, "X-File-Size", text);
+		file_head_add_header(file, "X-File-Size", text);
 	}
 	file_finish(file);
 }
 
-static const struct file_callbacks read_callbacks = {.on_data = read_data, .on_done = read_done};
+static const struct file_callbacks read_callbacks = {.on_data = file_read_data,
+						     .on_done = file_read_done};
 
 /* --- ranges --- */
 
@@ -185,7 +186,7 @@ static bool range_parse(const char *header, uint64_t *first, uint64_t *last)
 	return to[0] == '\0' || (text_to_u64(to, 0, INT64_MAX, last) == 0 && *last >= *first);
 }
 
-static void reply_range_error(struct file_call *file, uint64_t size)
+static void file_reply_range_error(struct file_call *file, uint64_t size)
 {
 	struct call *call = file->call;
 	struct error error;
@@ -209,7 +210,7 @@ static void range_start(struct file_call *file, uint64_t size)
 		file->last = UINT64_MAX;
 	}
 	if (file->first >= size) {
-		reply_range_error(file, size);
+		file_reply_range_error(file, size);
 		return;
 	}
 	file->last = MIN(file->last, size - 1);
@@ -220,12 +221,12 @@ static void range_start(struct file_call *file, uint64_t size)
 	char text[64];
 	snprintf(text, sizeof(text), "bytes %llu-%llu/%llu", (unsigned long long)file->first,
 		 (unsigned long long)file->last, (unsigned long long)size);
-	add_header(file, "Content-Range", text);
+	file_head_add_header(file, "Content-Range", text);
 	file_start_next(file, FILE_READ, &read_callbacks);
 }
 
 /* HEAD: its size, without reading it. */
-static void reply_head(struct file_call *file, const struct file_entry *entry)
+static void file_reply_head(struct file_call *file, const struct file_entry *entry)
 {
 	struct call *call = file->call;
 	http_stream_begin(call->exchange, 200, file->type, (int64_t)MIN(entry->size, INT64_MAX),
@@ -234,8 +235,8 @@ static void reply_head(struct file_call *file, const struct file_entry *entry)
 	call_answered(call);
 }
 
-static void stat_done(struct file_operation_handle *handle, const void *result, size_t size,
-		      const struct error *error)
+static void file_stat_head_done(struct file_operation_handle *handle, const void *result,
+				size_t size, const struct error *error)
 {
 	struct file_outcome outcome;
 	struct file_call *file = file_result(handle, result, size, error, &outcome);
@@ -244,12 +245,12 @@ static void stat_done(struct file_operation_handle *handle, const void *result, 
 	if (outcome.entry->type == 'd' || outcome.entry->type == 'l')
 		directory_list_instead(file);
 	else if (strcmp(http_request(file->call->exchange)->method, "HEAD") == 0)
-		reply_head(file, outcome.entry);
+		file_reply_head(file, outcome.entry);
 	else
 		range_start(file, outcome.entry->size);
 }
 
-static const struct file_callbacks stat_callbacks = {.on_done = stat_done};
+static const struct file_callbacks stat_callbacks = {.on_done = file_stat_head_done};
 
 struct file_call *file_get_new(struct call *call)
 {

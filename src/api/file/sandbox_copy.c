@@ -9,7 +9,7 @@
 #include "edge/json.h"
 
 struct sandbox_copy_call {
-	struct sandbox_copy_fields ask; /* its texts belong to the body */
+	struct sandbox_copy_fields fields; /* its texts belong to the body */
 	struct id other;
 	struct sandbox_copy *copy; /* NULL: not under way */
 };
@@ -33,8 +33,8 @@ static void sandbox_copy_done(void *data, uint64_t bytes, const struct error *er
 	struct buffer buffer = BUFFER(64 * KIB);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
-	put_text(&writer, "path", state->ask.from);
-	put_text(&writer, "to", state->ask.to);
+	put_text(&writer, "path", state->fields.from);
+	put_text(&writer, "to", state->fields.to);
 	put_uint(&writer, "bytes", bytes);
 	put_object_end(&writer);
 	reply_json(call, 200, &writer);
@@ -43,17 +43,17 @@ static void sandbox_copy_done(void *data, uint64_t bytes, const struct error *er
 static void sandbox_copy_begin(struct call *call, struct sandbox *own, struct sandbox *other)
 {
 	struct sandbox_copy_call *state = call->state;
-	const struct sandbox_copy_fields *ask = &state->ask;
+	const struct sandbox_copy_fields *fields = &state->fields;
 	const struct sandbox_copy_spec spec = {
 	    .principal = &call->principal,
-	    .from = ask->from_sandbox ? other : own,
-	    .to = ask->from_sandbox ? own : other,
-	    .from_path = ask->from,
-	    .to_path = ask->to,
-	    .user = ask->user,
-	    .recursive = ask->recursive,
-	    .no_replace = ask->no_replace,
-	    .parents = ask->parents,
+	    .from = fields->from_sandbox ? other : own,
+	    .to = fields->from_sandbox ? own : other,
+	    .from_path = fields->from,
+	    .to_path = fields->to,
+	    .user = fields->user,
+	    .recursive = fields->recursive,
+	    .no_replace = fields->no_replace,
+	    .parents = fields->parents,
 	};
 	struct error error;
 	if (sandbox_copy_start(&spec, sandbox_copy_done, call, &state->copy, &error) < 0) {
@@ -105,15 +105,15 @@ static void own_sandbox_ready(struct call *call, struct sandbox *sandbox)
 	}
 }
 
-bool sandbox_copy_answer(struct call *call, const struct sandbox_copy_fields *ask)
+bool sandbox_copy_answer(struct call *call, const struct sandbox_copy_fields *fields)
 {
 	struct error error;
 	struct sandbox *other = NULL;
-	const char *name = ask->from_sandbox ? ask->from_sandbox : ask->to_sandbox;
+	const char *name = fields->from_sandbox ? fields->from_sandbox : fields->to_sandbox;
 	if (!name)
 		return false;
 	int result = 0;
-	if (ask->from_sandbox && ask->to_sandbox)
+	if (fields->from_sandbox && fields->to_sandbox)
 		result = error_set(&error, ERROR_INVALID,
 				   "give `from_sandbox` or `to_sandbox`: the other is the one in "
 				   "the path");
@@ -128,7 +128,7 @@ bool sandbox_copy_answer(struct call *call, const struct sandbox_copy_fields *as
 	struct sandbox_copy_call *state = calloc(1, sizeof(*state));
 	if (!state)
 		abort();
-	state->ask = *ask;
+	state->fields = *fields;
 	state->other = other->row.id;
 	call->state = state;
 	call->state_free = free;

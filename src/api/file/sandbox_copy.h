@@ -12,4 +12,4 @@ struct sandbox_copy_fields {
 };
 
 /* Answers the call and returns true; false if both sides are the sandbox in the path. */
-NODISCARD bool sandbox_copy_answer(struct call *call, const struct sandbox_copy_fields *ask);
+NODISCARD bool sandbox_copy_answer(struct call *call, const struct sandbox_copy_fields *fields);

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-static const char *type_name(char type)
+static const char *file_type_word(char type)
 {
 	switch (type) {
 	case 'f':
@@ -37,7 +37,7 @@ void put_entry(struct json_writer *writer, const char *key, const struct file_en
 	snprintf(mode, sizeof(mode), "%04o", entry->mode & 07777);
 	put_object(writer, key);
 	put_bytes(writer, "name", entry->name, strlen(entry->name));
-	put_text(writer, "type", type_name(entry->type));
+	put_text(writer, "type", file_type_word(entry->type));
 	put_bool(writer, "is_dir", entry->type == 'd');
 	put_uint(writer, "size", entry->size);
 	put_text(writer, "mode", mode);
@@ -58,8 +58,8 @@ static void put_path(struct file_call *file)
 
 /* --- stat --- */
 
-static void stat_done(struct file_operation_handle *handle, const void *result, size_t size,
-		      const struct error *error)
+static void file_stat_reply(struct file_operation_handle *handle, const void *result, size_t size,
+			    const struct error *error)
 {
 	struct file_outcome outcome;
 	struct file_call *file = file_result(handle, result, size, error, &outcome);
@@ -69,7 +69,7 @@ static void stat_done(struct file_operation_handle *handle, const void *result, 
 	file_finish(file);
 }
 
-static const struct file_callbacks stat_callbacks = {.on_done = stat_done};
+static const struct file_callbacks stat_callbacks = {.on_done = file_stat_reply};
 
 void file_stat_get(struct call *call)
 {
@@ -165,7 +165,7 @@ static void records_data(struct file_operation_handle *handle, const void *data,
 		file_emit(file, (uint32_t)size);
 }
 
-static void list_end(struct file_call *file, bool truncated)
+static void file_list_end(struct file_call *file, bool truncated)
 {
 	put_array_end(&file->writer);
 	put_uint(&file->writer, "count", file->count);
@@ -174,8 +174,8 @@ static void list_end(struct file_call *file, bool truncated)
 	file_finish(file);
 }
 
-static void list_done(struct file_operation_handle *handle, const void *result, size_t size,
-		      const struct error *error)
+static void file_list_done(struct file_operation_handle *handle, const void *result, size_t size,
+			   const struct error *error)
 {
 	struct file_call *file = file_data(handle);
 	file->handle = NULL;
@@ -188,12 +188,13 @@ static void list_done(struct file_operation_handle *handle, const void *result, 
 	if (file_outcome_read(file->request.operation, result, size, &outcome, &bad) < 0)
 		file_fail(file, &bad);
 	else
-		list_end(file, outcome.truncated);
+		file_list_end(file, outcome.truncated);
 }
 
 /* --- list --- */
 
-const struct file_callbacks file_list_callbacks = {.on_data = records_data, .on_done = list_done};
+const struct file_callbacks file_list_callbacks = {.on_data = records_data,
+						   .on_done = file_list_done};
 
 void file_list_open(struct file_call *file)
 {
@@ -215,8 +216,8 @@ void file_list_get(struct call *call)
 
 /* --- glob --- */
 
-static void search_begin(struct call *call, enum file_operation operation,
-			 const struct file_callbacks *callbacks, const char *found)
+static void file_search_begin(struct call *call, enum file_operation operation,
+			      const struct file_callbacks *callbacks, const char *found)
 {
 	struct file_call *file = file_call_new(call, operation, callbacks);
 	if (!file_query(file))
@@ -228,13 +229,13 @@ static void search_begin(struct call *call, enum file_operation operation,
 
 void file_glob_get(struct call *call)
 {
-	search_begin(call, FILE_GLOB, &file_list_callbacks, "paths");
+	file_search_begin(call, FILE_GLOB, &file_list_callbacks, "paths");
 }
 
 /* --- grep --- */
 
-static void grep_done(struct file_operation_handle *handle, const void *result, size_t size,
-		      const struct error *error)
+static void file_grep_done(struct file_operation_handle *handle, const void *result, size_t size,
+			   const struct error *error)
 {
 	struct file_outcome outcome;
 	struct file_call *file = file_result(handle, result, size, error, &outcome);
@@ -248,9 +249,10 @@ static void grep_done(struct file_operation_handle *handle, const void *result, 
 	file_finish(file);
 }
 
-static const struct file_callbacks grep_callbacks = {.on_data = records_data, .on_done = grep_done};
+static const struct file_callbacks grep_callbacks = {.on_data = records_data,
+						     .on_done = file_grep_done};
 
 void file_grep_get(struct call *call)
 {
-	search_begin(call, FILE_GREP, &grep_callbacks, "matches");
+	file_search_begin(call, FILE_GREP, &grep_callbacks, "matches");
 }

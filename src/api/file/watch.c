@@ -8,7 +8,7 @@
 #include "edge/sse.h"
 
 /* The name of a temporary file of the init (file_temporary_name() there). */
-static bool is_temporary(const char *base, size_t size)
+static bool name_is_temporary(const char *base, size_t size)
 {
 	static const char prefix[] = ".caisson-";
 	size_t length = sizeof(prefix) - 1;
@@ -21,7 +21,7 @@ static bool is_temporary(const char *base, size_t size)
 }
 
 /* A file without a name (O_TMPFILE) is reported as "#" and its inode, when its mode is set. */
-static bool is_nameless(const struct file_event *event)
+static bool event_is_nameless(const struct file_event *event)
 {
 	if (event->kind != WATCH_ATTRIBUTES || event->base_size < 2 || event->base[0] != '#')
 		return false;
@@ -35,7 +35,7 @@ static bool is_nameless(const struct file_event *event)
  * temporary names are omitted, and their rename onto a file is a change of that file. */
 static bool event_is_told(struct file_call *file, struct file_event *event)
 {
-	if (is_temporary(event->base, event->base_size)) {
+	if (name_is_temporary(event->base, event->base_size)) {
 		file->replacing |= event->kind == WATCH_RENAMED_FROM;
 		return false;
 	}
@@ -43,11 +43,11 @@ static bool event_is_told(struct file_call *file, struct file_event *event)
 		file->replacing = false;
 		event->kind = WATCH_MODIFIED;
 	}
-	return !is_nameless(event);
+	return !event_is_nameless(event);
 }
 
 /* The head is sent with the first event, which is `ready`: until then an error has a status. */
-static void watch_emit(struct file_call *file, const char *name, const struct buffer *json)
+static void file_watch_emit(struct file_call *file, const char *name, const struct buffer *json)
 {
 	if (!file->events)
 		file->events = sse_begin(file->call);
@@ -55,7 +55,7 @@ static void watch_emit(struct file_call *file, const char *name, const struct bu
 	file->blocked = !sse_event(file->events, name, json);
 }
 
-static void watch_data(struct file_operation_handle *handle, const void *data, size_t size)
+static void file_watch_data(struct file_operation_handle *handle, const void *data, size_t size)
 {
 	struct file_call *file = file_data(handle);
 	struct file_event event;
@@ -77,13 +77,13 @@ static void watch_data(struct file_operation_handle *handle, const void *data, s
 	put_text(&file->writer, "event", name);
 	put_bytes(&file->writer, "path", event.path.data, event.path.size);
 	put_object_end(&file->writer);
-	watch_emit(file, name, &file->out);
+	file_watch_emit(file, name, &file->out);
 	if (!file->blocked)
 		file_give_credit(file);
 }
 
-static void watch_done(struct file_operation_handle *handle, const void *result, size_t size,
-		       const struct error *error)
+static void file_watch_done(struct file_operation_handle *handle, const void *result, size_t size,
+			    const struct error *error)
 {
 	struct file_call *file = file_data(handle);
 	struct call *call = file->call;
@@ -100,13 +100,13 @@ static void watch_done(struct file_operation_handle *handle, const void *result,
 		DONE_BUFFER struct buffer text = BUFFER(16 * KIB);
 		struct json_writer writer = json_writer_on(&text);
 		put_error(&writer, error, call->request_id);
-		watch_emit(file, "error", &text);
+		file_watch_emit(file, "error", &text);
 	}
 	sse_end(TAKE_PTR(file->events));
 	call_answered(call);
 }
 
-static void watch_drain(struct call *call)
+static void file_watch_drain(struct call *call)
 {
 	struct file_call *file = call->state;
 	file->blocked = false;
@@ -115,7 +115,7 @@ static void watch_drain(struct call *call)
 	file_give_credit(file);
 }
 
-static void watch_gone(struct call *call)
+static void file_watch_gone(struct call *call)
 {
 	struct file_call *file = call->state;
 	sse_drop(TAKE_PTR(file->events));
@@ -123,13 +123,14 @@ static void watch_gone(struct call *call)
 		file_cancel(TAKE_PTR(file->handle));
 }
 
-static const struct file_callbacks watch_callbacks = {.on_data = watch_data, .on_done = watch_done};
+static const struct file_callbacks watch_callbacks = {.on_data = file_watch_data,
+						      .on_done = file_watch_done};
 
 void file_watch_get(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_WATCH, &watch_callbacks);
-	call->on_gone = watch_gone;
-	call->stream.on_drain = watch_drain;
+	call->on_gone = file_watch_gone;
+	call->stream.on_drain = file_watch_drain;
 	if (file_query(file))
 		file_begin(file);
 }

@@ -12,8 +12,8 @@
 
 #define LEFT_MAX (1 * MIB) /* larger than any piece of a body */
 
-static void write_done(struct file_operation_handle *handle, const void *result, size_t size,
-		       const struct error *error)
+static void file_write_done(struct file_operation_handle *handle, const void *result, size_t size,
+			    const struct error *error)
 {
 	struct file_outcome outcome;
 	struct file_call *file = file_result(handle, result, size, error, &outcome);
@@ -34,7 +34,7 @@ void file_body_failed(struct file_call *file, const struct error *error)
 }
 
 /* Pauses the body, or the decompression in between. */
-static void hold_body(struct file_call *file, bool hold)
+static void body_hold(struct file_call *file, bool hold)
 {
 	if (file->compression)
 		compression_hold(file->compression, hold);
@@ -65,9 +65,9 @@ void file_body_pump(struct file_call *file)
 	}
 	if (file->left.size > 0) {
 		if (!file->whole)
-			hold_body(file, true);
+			body_hold(file, true);
 	} else if (!file->whole) {
-		hold_body(file, false);
+		body_hold(file, false);
 	} else if (file_write_end(file->handle, &error) < 0) {
 		file_body_failed(file, &error);
 	}
@@ -81,7 +81,7 @@ void file_body_credit(struct file_operation_handle *handle)
 }
 
 static const struct file_callbacks write_callbacks = {.on_credit = file_body_credit,
-						      .on_done = write_done};
+						      .on_done = file_write_done};
 
 void file_body_data(struct call *call, const char *data, size_t size)
 {
@@ -126,7 +126,7 @@ void file_body_begin(struct file_call *file)
 	http_body_read(file->call->exchange, file->body_max ? file->body_max : UINT64_MAX);
 }
 
-static void put_start(struct call *call, struct sandbox *sandbox)
+static void file_put_start(struct call *call, struct sandbox *sandbox)
 {
 	struct file_call *file = call->state;
 	struct error error;
@@ -139,7 +139,7 @@ static void put_start(struct call *call, struct sandbox *sandbox)
 	file_body_begin(file);
 }
 
-static void set_flags(struct file_call *file, bool append, bool parents, bool no_replace)
+static void write_set_flags(struct file_call *file, bool append, bool parents, bool no_replace)
 {
 	file->request.operation = append ? FILE_APPEND : FILE_WRITE;
 	file->request.flags = (parents ? FILE_PARENTS : 0) | (no_replace ? FILE_NO_REPLACE : 0);
@@ -154,7 +154,7 @@ struct file_call *file_put_new(struct call *call)
 
 void file_put_begin(struct file_call *file)
 {
-	call_ready(file->call, put_start);
+	call_ready(file->call, file_put_start);
 }
 
 void file_put(struct call *call)
@@ -176,8 +176,8 @@ void file_put(struct call *call)
 
 /* --- the same, as JSON --- */
 
-static int take_content(struct file_call *file, const char *text, const char *base64,
-			struct error *error)
+static int write_take_content(struct file_call *file, const char *text, const char *base64,
+			      struct error *error)
 {
 	if (!text == !base64)
 		return error_set(error, ERROR_INVALID, "give `content` or `content_base64`%s",
@@ -199,7 +199,7 @@ static int take_content(struct file_call *file, const char *text, const char *ba
 	return 0;
 }
 
-static void post_start(struct call *call, struct sandbox *sandbox)
+static void file_post_start(struct call *call, struct sandbox *sandbox)
 {
 	struct file_call *file = call->state;
 	struct error error;
@@ -216,15 +216,15 @@ static void post_start(struct call *call, struct sandbox *sandbox)
 void file_post(struct call *call)
 {
 	struct file_call *file = file_call_new(call, FILE_WRITE, &write_callbacks);
-	struct file_write_fields asked = {.user = "", .parents = true};
+	struct file_write_fields fields = {.user = "", .parents = true};
 	struct error error;
-	if (call_fields(call, &asked, &error) < 0 || file_user(file, asked.user, &error) < 0 ||
-	    (asked.mode && file_mode(file, asked.mode, &error) < 0) ||
-	    take_content(file, asked.content, asked.base64, &error) < 0) {
+	if (call_fields(call, &fields, &error) < 0 || file_user(file, fields.user, &error) < 0 ||
+	    (fields.mode && file_mode(file, fields.mode, &error) < 0) ||
+	    write_take_content(file, fields.content, fields.base64, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
-	file->request.path = bytes_from_text(asked.path);
-	set_flags(file, asked.append, asked.parents, asked.no_replace);
-	call_ready(call, post_start);
+	file->request.path = bytes_from_text(fields.path);
+	write_set_flags(file, fields.append, fields.parents, fields.no_replace);
+	call_ready(call, file_post_start);
 }

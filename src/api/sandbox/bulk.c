@@ -20,7 +20,7 @@ struct selector {
 };
 
 /* Borrowed while the body is parsed. */
-struct asked {
+struct bulk_fields {
 	struct bulk_spec spec;
 	const char **sandboxes;
 	struct pair *labels;
@@ -42,40 +42,43 @@ static const struct field selector_fields[] = {
 };
 
 const struct field sandboxes_bulk_fields[] = {
-    {"action", FIELD_TEXT_AT(struct asked, action), FIELD_REQUIRED | FIELD_WORDS_TOLD,
+    {"action", FIELD_TEXT_AT(struct bulk_fields, action), FIELD_REQUIRED | FIELD_WORDS_TOLD,
      .words = "stop,start,pause,resume,drain,delete"},
-    {"selector", FIELD_STRUCT_AT(struct asked, selector, struct selector), .inner = selector_fields,
+    {"selector", FIELD_STRUCT_AT(struct bulk_fields, selector, struct selector),
+     .inner = selector_fields,
      .rest = "All that is given must hold; ids and names together are one list."},
-    {"all", FIELD_BOOL_AT(struct asked, spec.all),
+    {"all", FIELD_BOOL_AT(struct bulk_fields, spec.all),
      .rest = "Needed where nothing is selected: every sandbox of the workspace."},
-    {"dry_run", FIELD_BOOL_AT(struct asked, spec.dry_run), .rest = "Only says which they are."},
-    {"timeout_seconds", FIELD_UINT_AT(struct asked, spec.drain_seconds), .max = DRAIN_SECONDS_MAX,
-     .fallback = DRAIN_SECONDS_DEFAULT, .rest = "Of drain."},
-    {"then", FIELD_TEXT_AT(struct asked, then), .words = "stop,delete", .rest = "Of drain."},
+    {"dry_run", FIELD_BOOL_AT(struct bulk_fields, spec.dry_run),
+     .rest = "Only says which they are."},
+    {"timeout_seconds", FIELD_UINT_AT(struct bulk_fields, spec.drain_seconds),
+     .max = DRAIN_SECONDS_MAX, .fallback = DRAIN_SECONDS_DEFAULT, .rest = "Of drain."},
+    {"then", FIELD_TEXT_AT(struct bulk_fields, then), .words = "stop,delete", .rest = "Of drain."},
     {0},
 };
 
-static void bulk_asked_done(struct asked *asked)
+static void bulk_fields_done(struct bulk_fields *fields)
 {
-	free(asked->sandboxes);
-	free(asked->labels);
+	free(fields->sandboxes);
+	free(fields->labels);
 }
 
-static int add_list(struct asked *asked, const char *name, const json_t *list, struct error *error)
+static int bulk_add_list(struct bulk_fields *fields, const char *name, const json_t *list,
+			 struct error *error)
 {
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *text = json_string_value(json_array_get(list, i));
 		if (!text || strlen(text) >= CALL_PARAMETER_MAX)
 			return error_set(error, ERROR_INVALID,
 					 "selector: `%s` must hold ids or names, as strings", name);
-		asked->sandboxes[asked->spec.sandbox_count++] = text;
+		fields->sandboxes[fields->spec.sandbox_count++] = text;
 	}
 	return 0;
 }
 
-static int parse_selector(struct asked *asked, struct error *error)
+static int bulk_parse_selector(struct bulk_fields *fields, struct error *error)
 {
-	const struct selector *selector = &asked->selector;
+	const struct selector *selector = &fields->selector;
 	const json_t *ids = selector->ids, *names = selector->names;
 	size_t count = json_array_size(ids) + json_array_size(names);
 	if (count > BULK_MAX)
@@ -83,28 +86,29 @@ static int parse_selector(struct asked *asked, struct error *error)
 				 BULK_MAX);
 	if ((ids || names) && count == 0)
 		return error_set(error, ERROR_INVALID, "selector: an empty list selects nothing");
-	asked->sandboxes = calloc(count + 1, sizeof(*asked->sandboxes));
-	if (!asked->sandboxes)
+	fields->sandboxes = calloc(count + 1, sizeof(*fields->sandboxes));
+	if (!fields->sandboxes)
 		abort();
-	asked->spec.sandboxes = asked->sandboxes;
-	if (add_list(asked, "ids", ids, error) < 0 || add_list(asked, "names", names, error) < 0 ||
-	    json_pairs("labels", selector->labels, LABELS_MAX, LABELS_BYTES_MAX, &asked->labels,
-		       &asked->spec.label_count, error) < 0)
+	fields->spec.sandboxes = fields->sandboxes;
+	if (bulk_add_list(fields, "ids", ids, error) < 0 ||
+	    bulk_add_list(fields, "names", names, error) < 0 ||
+	    json_pairs("labels", selector->labels, LABELS_MAX, LABELS_BYTES_MAX, &fields->labels,
+		       &fields->spec.label_count, error) < 0)
 		return -1;
-	asked->spec.labels = asked->labels;
+	fields->spec.labels = fields->labels;
 	if (selector->status &&
-	    sandbox_state_parse(selector->status, &asked->spec.state, error) < 0)
+	    sandbox_state_parse(selector->status, &fields->spec.state, error) < 0)
 		return error_prepend(error, "selector: status");
 	return 0;
 }
 
-static int bulk_parse(struct call *call, struct asked *asked, struct error *error)
+static int bulk_parse(struct call *call, struct bulk_fields *fields, struct error *error)
 {
-	if (call_fields(call, asked, error) < 0 ||
-	    bulk_action_parse(asked->action, &asked->spec.action, error) < 0)
+	if (call_fields(call, fields, error) < 0 ||
+	    bulk_action_parse(fields->action, &fields->spec.action, error) < 0)
 		return -1;
-	asked->spec.drain_delete = asked->then && strcmp(asked->then, "delete") == 0;
-	return parse_selector(asked, error);
+	fields->spec.drain_delete = fields->then && strcmp(fields->then, "delete") == 0;
+	return bulk_parse_selector(fields, error);
 }
 
 static void put_result(struct json_writer *writer, const struct bulk_result *result)
@@ -150,13 +154,13 @@ static void bulk_done(void *data, const struct bulk_result *results, size_t coun
 
 void sandboxes_bulk_post(struct call *call)
 {
-	struct asked asked = {0};
+	struct bulk_fields fields = {0};
 	struct error error;
 	call_hold(call);
-	if (bulk_parse(call, &asked, &error) < 0 ||
-	    bulk_start(call->core, &call->principal, &asked.spec, bulk_done, call, &error) < 0) {
+	if (bulk_parse(call, &fields, &error) < 0 ||
+	    bulk_start(call->core, &call->principal, &fields.spec, bulk_done, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
-	bulk_asked_done(&asked);
+	bulk_fields_done(&fields);
 }

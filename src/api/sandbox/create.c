@@ -11,32 +11,32 @@
 #include "core/sandbox/create_queue.h"
 #include "edge/idempotency.h"
 
-struct create {
-	struct create_fields ask;
+struct create_call {
+	struct create_fields given;
 	struct idempotent *request; /* NULL: it has no key */
 };
 
-static void create_free(void *state)
+static void create_call_free(void *state)
 {
-	struct create *create = state;
-	create_fields_done(&create->ask);
+	struct create_call *create = state;
+	create_fields_done(&create->given);
 	/* If it had a result, it has ended by now. */
 	idempotency_end(create->request, false);
 	free(create);
 }
 
-static void end_request(struct create *create, bool kept)
+static void create_end_request(struct create_call *create, bool kept)
 {
 	idempotency_end(create->request, kept);
 	create->request = NULL;
 }
 
-static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
+static void create_call_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct call *call = data;
-	struct create *create = call->state;
+	struct create_call *create = call->state;
 	bool named = create->request != NULL;
-	end_request(create, !error);
+	create_end_request(create, !error);
 	if (error) {
 		reply_error(call, error);
 	} else if (call->exchange) {
@@ -80,7 +80,7 @@ static int create_replay(struct call *call, const struct request_row *request)
 }
 
 /* 0: continue; 1: answered. */
-static int create_repeat(struct call *call, struct create *create, struct error *error)
+static int create_repeat(struct call *call, struct create_call *create, struct error *error)
 {
 	struct request_row row = {0};
 	for (int tries = 0; tries < 2; tries++) {
@@ -97,14 +97,14 @@ static int create_repeat(struct call *call, struct create *create, struct error 
 }
 
 /* Written together with the sandbox's row, so that no sandbox exists without its key. */
-static int sandbox_named(void *data, const struct id *id, struct error *error)
+static int create_call_named(void *data, const struct id *id, struct error *error)
 {
-	struct create *create = ((struct call *)data)->state;
+	struct create_call *create = ((struct call *)data)->state;
 	return idempotency_record(create->request, id, NULL, NULL, 0, error);
 }
 
 /* A create that waits for room ends with its client. */
-static void leave_queue(struct call *call)
+static void create_leave_queue(struct call *call)
 {
 	if (create_queue_leave(call->core, call))
 		call_release(call);
@@ -113,14 +113,14 @@ static void leave_queue(struct call *call)
 void sandbox_post(struct call *call)
 {
 	struct error error;
-	struct create *create = calloc(1, sizeof(*create));
+	struct create_call *create = calloc(1, sizeof(*create));
 	if (!create)
 		abort();
 	call->state = create;
-	call->state_free = create_free;
-	int found = call_fields(call, &create->ask.fields, &error);
+	call->state_free = create_call_free;
+	int found = call_fields(call, &create->given.fields, &error);
 	if (found == 0)
-		found = sandbox_ask_check(call, &create->ask, &error);
+		found = create_fields_check(call, &create->given, &error);
 	if (found == 0 && call_idempotency_key(call))
 		found = create_repeat(call, create, &error);
 	if (found > 0)
@@ -129,12 +129,12 @@ void sandbox_post(struct call *call)
 		reply_error(call, &error);
 		return;
 	}
-	create->ask.fields.spec.named = create->request ? sandbox_named : NULL;
+	create->given.fields.spec.named = create->request ? create_call_named : NULL;
 	call_hold(call);
-	call->on_gone = leave_queue;
-	if (sandbox_create(call->core, &call->principal, &create->ask.fields.spec, sandbox_created,
-			   call, &error) < 0) {
-		end_request(create, false);
+	call->on_gone = create_leave_queue;
+	if (sandbox_create(call->core, &call->principal, &create->given.fields.spec,
+			   create_call_created, call, &error) < 0) {
+		create_end_request(create, false);
 		reply_error(call, &error);
 		call_release(call);
 	}

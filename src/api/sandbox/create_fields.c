@@ -4,17 +4,18 @@
 
 #include "api/sandbox/mounts.h"
 
-void create_fields_done(struct create_fields *ask)
+void create_fields_done(struct create_fields *create)
 {
-	sandbox_fields_done(&ask->fields);
+	sandbox_fields_done(&create->fields);
 }
 
-int sandbox_ask_check(struct call *call, struct create_fields *ask, struct error *error)
+int create_fields_check(struct call *call, struct create_fields *create, struct error *error)
 {
-	struct sandbox_fields *fields = &ask->fields;
+	struct sandbox_fields *fields = &create->fields;
 	if (sandbox_fields_check(fields, FIELDS_REST, &call->core->config, error) < 0 ||
-	    parse_mounts(call, fields->mounts, ask->mounts, &fields->spec.mount_count, error) < 0)
+	    parse_mounts(call, fields->mounts, create->mounts, &fields->spec.mount_count, error) <
+		0)
 		return -1;
-	fields->spec.mounts = ask->mounts;
+	fields->spec.mounts = create->mounts;
 	return 0;
 }

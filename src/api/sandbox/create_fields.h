@@ -11,5 +11,6 @@ struct create_fields {
 };
 
 /* What the fields say together. */
-NODISCARD int sandbox_ask_check(struct call *call, struct create_fields *ask, struct error *error);
-void create_fields_done(struct create_fields *ask);
+NODISCARD int create_fields_check(struct call *call, struct create_fields *create,
+				  struct error *error);
+void create_fields_done(struct create_fields *create);

@@ -15,7 +15,7 @@
 #define SCAN_MAX 1000 /* rows that one request reads to find matches */
 #define CURSOR_MAX 48
 
-struct listing {
+struct sandbox_list_call {
 	struct call *call;
 	struct json_writer writer;
 	/* Of the query; NULL: not given. */
@@ -32,26 +32,26 @@ struct listing {
 };
 
 const struct field sandboxes_query[] = {
-    {"state", FIELD_TEXT_AT(struct listing, state_name), FIELD_WORDS_TOLD, .max = 15,
+    {"state", FIELD_TEXT_AT(struct sandbox_list_call, state_name), FIELD_WORDS_TOLD, .max = 15,
      .words = SANDBOX_STATE_NAMES},
-    {"status", FIELD_TEXT_AT(struct listing, status), FIELD_WORDS_TOLD, .max = 15,
+    {"status", FIELD_TEXT_AT(struct sandbox_list_call, status), FIELD_WORDS_TOLD, .max = 15,
      .words = SANDBOX_STATE_NAMES},
-    {"name", FIELD_TEXT_AT(struct listing, name), .max = NAME_MAX_LENGTH},
-    {"name_prefix", FIELD_TEXT_AT(struct listing, prefix), .max = NAME_MAX_LENGTH},
-    {"all", FIELD_BOOL_AT(struct listing, all)},
-    {"limit", FIELD_UINT_AT(struct listing, limit), .min = 1, .max = LIST_MAX,
+    {"name", FIELD_TEXT_AT(struct sandbox_list_call, name), .max = NAME_MAX_LENGTH},
+    {"name_prefix", FIELD_TEXT_AT(struct sandbox_list_call, prefix), .max = NAME_MAX_LENGTH},
+    {"all", FIELD_BOOL_AT(struct sandbox_list_call, all)},
+    {"limit", FIELD_UINT_AT(struct sandbox_list_call, limit), .min = 1, .max = LIST_MAX,
      .fallback = LIST_DEFAULT},
-    {"cursor", FIELD_TEXT_AT(struct listing, after), .max = CURSOR_MAX - 1,
+    {"cursor", FIELD_TEXT_AT(struct sandbox_list_call, after), .max = CURSOR_MAX - 1,
      .shape = "\"type\":\"string\",\"pattern\":\"^[1-9][0-9]*-[a-z][a-z0-9]{15}$\""},
-    {"label", FIELD_QUERY_PAIRS_AT(struct listing, labels),
+    {"label", FIELD_QUERY_PAIRS_AT(struct sandbox_list_call, labels),
      .shape = "\"type\":\"string\",\"pattern\":\"^[^=]+=\",\"maxLength\":511"},
-    {"metadata", FIELD_QUERY_PAIRS_AT(struct listing, metadata),
+    {"metadata", FIELD_QUERY_PAIRS_AT(struct sandbox_list_call, metadata),
      .shape = "\"type\":\"string\",\"pattern\":\"^(?!secret\\\\.)[^=]+=\",\"maxLength\":511"},
     {0},
 };
 
 /* The filters that need the row itself; the store has filtered by state and name. */
-static bool listing_wants(const struct listing *listing, const struct sandbox_row *row)
+static bool listing_wants(const struct sandbox_list_call *listing, const struct sandbox_row *row)
 {
 	if (listing->prefix && (!row->name || !text_starts(row->name, listing->prefix)))
 		return false;
@@ -61,7 +61,7 @@ static bool listing_wants(const struct listing *listing, const struct sandbox_ro
 			  listing->metadata.count);
 }
 
-static bool listing_is_filtered(const struct listing *listing)
+static bool listing_is_filtered(const struct sandbox_list_call *listing)
 {
 	return listing->prefix || listing->labels.count > 0 || listing->metadata.count > 0;
 }
@@ -70,7 +70,7 @@ static bool listing_is_filtered(const struct listing *listing)
  * valid when sandboxes come and go between two pages. */
 static bool listing_add(void *data, const struct sandbox_row *row)
 {
-	struct listing *listing = data;
+	struct sandbox_list_call *listing = data;
 	if (listing->count == listing->limit || listing->scanned == SCAN_MAX) {
 		listing->more = true;
 		return false;
@@ -88,7 +88,7 @@ static bool listing_add(void *data, const struct sandbox_row *row)
 	return true;
 }
 
-static int cursor_parse(struct listing *listing, struct error *error)
+static int cursor_parse(struct sandbox_list_call *listing, struct error *error)
 {
 	char text[CURSOR_MAX];
 	uint64_t wall;
@@ -122,7 +122,7 @@ int sandbox_state_parse(const char *text, enum sandbox_state *ret_state, struct 
 			 names);
 }
 
-static int list_parse(struct listing *listing, struct error *error)
+static int sandbox_list_parse(struct sandbox_list_call *listing, struct error *error)
 {
 	enum sandbox_state number = 0;
 	if (call_query(listing->call, listing, error) < 0)
@@ -144,7 +144,7 @@ static int list_parse(struct listing *listing, struct error *error)
 }
 
 /* A token for one sandbox lists only that one. */
-static void list_bound(struct listing *listing)
+static void sandbox_list_bound(struct sandbox_list_call *listing)
 {
 	const struct principal *principal = &listing->call->principal;
 	struct sandbox_row row = {0};
@@ -160,11 +160,11 @@ static void list_bound(struct listing *listing)
 	sandbox_row_done(&row);
 }
 
-static int listing_read_page(struct listing *listing, struct error *error)
+static int listing_read_page(struct sandbox_list_call *listing, struct error *error)
 {
 	struct call *call = listing->call;
 	if (id_is_set(&call->principal.sandbox)) {
-		list_bound(listing);
+		sandbox_list_bound(listing);
 		return 0;
 	}
 	/* One more than needed shows whether there is another page. */
@@ -181,9 +181,9 @@ static int listing_read_page(struct listing *listing, struct error *error)
 
 void sandboxes_get(struct call *call)
 {
-	struct listing listing = {.call = call};
+	struct sandbox_list_call listing = {.call = call};
 	struct error error;
-	if (list_parse(&listing, &error) < 0) {
+	if (sandbox_list_parse(&listing, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}

@@ -71,18 +71,18 @@ static void put_metrics(struct json_writer *writer, const struct sandbox *sandbo
 
 /* --- of one --- */
 
-struct asked {
+struct metrics_query {
 	uint64_t samples, interval_ms;
 };
 
 static void put_samples(struct json_writer *writer, const struct sandbox *sandbox,
-			const struct asked *asked)
+			const struct metrics_query *query)
 {
 	const struct sample *sample;
-	int64_t before = INT64_MAX, interval = (int64_t)(asked->interval_ms - 500) * NSEC_PER_MSEC;
+	int64_t before = INT64_MAX, interval = (int64_t)(query->interval_ms - 500) * NSEC_PER_MSEC;
 	uint64_t count = 0;
 	put_array(writer, "samples");
-	for (size_t back = 0; count < asked->samples && (sample = counters_sample(sandbox, back));
+	for (size_t back = 0; count < query->samples && (sample = counters_sample(sandbox, back));
 	     back++) {
 		if (before != INT64_MAX && before - sample->boot < interval)
 			continue;
@@ -98,19 +98,19 @@ static void put_samples(struct json_writer *writer, const struct sandbox *sandbo
 
 static void metrics_reply(struct call *call, const struct sandbox *sandbox)
 {
-	const struct asked *asked = call->state;
+	const struct metrics_query *query = call->state;
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	put_object(&writer, NULL);
 	put_metrics(&writer, sandbox);
-	if (asked->samples > 0)
-		put_samples(&writer, sandbox, asked);
+	if (query->samples > 0)
+		put_samples(&writer, sandbox, query);
 	put_object_end(&writer);
 	reply_json(call, 200, &writer);
 }
 
 /* The sandbox may have stopped or ended since: that is no error. */
-static void counters_refreshed(void *data, const struct error *error)
+static void sandbox_counters_refreshed(void *data, const struct error *error)
 {
 	struct call *call = data;
 	bool broken = error && error->kind != ERROR_SANDBOX_STATE &&
@@ -126,8 +126,8 @@ static void counters_refreshed(void *data, const struct error *error)
 }
 
 static const struct field metrics_query[] = {
-    {"samples", FIELD_UINT_AT(struct asked, samples), .min = 1, .max = SAMPLES_MAX},
-    {"interval_ms", FIELD_UINT_AT(struct asked, interval_ms), .min = SAMPLE_INTERVAL_MS,
+    {"samples", FIELD_UINT_AT(struct metrics_query, samples), .min = 1, .max = SAMPLES_MAX},
+    {"interval_ms", FIELD_UINT_AT(struct metrics_query, interval_ms), .min = SAMPLE_INTERVAL_MS,
      .max = (uint64_t)SAMPLES_MAX * SAMPLE_INTERVAL_MS, .fallback = SAMPLE_INTERVAL_MS},
     {0},
 };
@@ -135,12 +135,12 @@ static const struct field metrics_query[] = {
 static void sandbox_metrics_get(struct call *call)
 {
 	struct error error;
-	struct asked *asked = calloc(1, sizeof(*asked));
-	if (!asked)
+	struct metrics_query *query = calloc(1, sizeof(*query));
+	if (!query)
 		abort();
-	call->state = asked;
+	call->state = query;
 	call->state_free = free;
-	if (call_query(call, asked, &error) < 0) {
+	if (call_query(call, query, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -152,7 +152,7 @@ static void sandbox_metrics_get(struct call *call)
 		return;
 	}
 	call_hold(call);
-	if (sandbox_refresh_counters(sandbox, counters_refreshed, call, &error) < 0) {
+	if (sandbox_refresh_counters(sandbox, sandbox_counters_refreshed, call, &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}

@@ -4,18 +4,18 @@
 #include "edge/sandbox_fields.h"
 #include "proto/folder_grant.h"
 
-static int parse_mount(const json_t *json, struct mount_spec *mount, struct error *error)
+static int mount_parse(const json_t *json, struct mount_spec *mount, struct error *error)
 {
-	struct mount_fields asked = {.mode = "ro", .host_path = ""};
+	struct mount_fields fields = {.mode = "ro", .host_path = ""};
 	if (!json_is_object(json))
 		return error_set(error, ERROR_INVALID, "field `mounts` must hold objects");
-	if (fields_parse(json, mount_fields, FIELDS_REST, NULL, &asked, error) < 0)
+	if (fields_parse(json, mount_fields, FIELDS_REST, NULL, &fields, error) < 0)
 		return error_prepend(error, "mounts");
-	mount->path = asked.path;
-	mount->host_path = asked.host_path;
+	mount->path = fields.path;
+	mount->host_path = fields.host_path;
 	if (mount->path[0] != '/')
 		return error_set(error, ERROR_INVALID, "mounts: `path` must be absolute");
-	if (mount_mode_parse(asked.mode, &mount->mode) < 0)
+	if (mount_mode_parse(fields.mode, &mount->mode) < 0)
 		return error_set(error, ERROR_INVALID, "mounts: `mode` must be ro, rw or cow");
 	return 0;
 }
@@ -39,7 +39,7 @@ int parse_mounts(struct call *call, const json_t *json,
 				 "mounts: %zu of them, but %zu descriptors came with the request",
 				 count, request->fd_count);
 	for (size_t i = 0; i < count; i++) {
-		if (parse_mount(json_array_get(json, i), &mounts[i], error) < 0)
+		if (mount_parse(json_array_get(json, i), &mounts[i], error) < 0)
 			return -1;
 		mounts[i].fd = request->fds[i];
 	}

@@ -9,24 +9,24 @@
 
 void sandbox_patch(struct call *call)
 {
-	struct sandbox_change_fields asked = {0};
+	struct sandbox_change_fields fields = {0};
 	struct error error;
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
 		return;
 	call_hold(call);
-	if (call_fields(call, &asked, &error) < 0 || sandbox_change_check(&asked, &error) < 0 ||
-	    sandbox_change(sandbox, &call->principal, &asked.change, reply_sandbox_done, call,
+	if (call_fields(call, &fields, &error) < 0 || sandbox_change_check(&fields, &error) < 0 ||
+	    sandbox_change(sandbox, &call->principal, &fields.change, reply_sandbox_done, call,
 			   &error) < 0) {
 		reply_error(call, &error);
 		call_release(call);
 	}
-	sandbox_change_done(&asked);
+	sandbox_change_done(&fields);
 }
 
 /* --- lifecycle: the same in another service's words --- */
 
-static void reply_lifecycle(struct call *call, const struct sandbox *sandbox)
+static void lifecycle_reply(struct call *call, const struct sandbox *sandbox)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	int64_t now = row->paused_wall != 0 ? row->paused_wall : clock_wall();
@@ -50,7 +50,7 @@ void sandbox_lifecycle_get(struct call *call)
 {
 	struct sandbox *sandbox = call_sandbox(call);
 	if (sandbox)
-		reply_lifecycle(call, sandbox);
+		lifecycle_reply(call, sandbox);
 }
 
 static void lifecycle_changed(void *data, const struct error *error)

@@ -16,7 +16,7 @@
 
 /* --- wait --- */
 
-static void wait_gone(struct call *call)
+static void sandbox_wait_gone(struct call *call)
 {
 	if (call->state)
 		sandbox_wait_cancel(call->state);
@@ -34,7 +34,7 @@ static void sandbox_waited(void *data, struct sandbox *sandbox, const struct err
 }
 
 /* For a wait for the end, an ended sandbox is the wanted result. */
-static void wait_ended(struct call *call, enum wait_for what, const struct error *found)
+static void sandbox_wait_ended(struct call *call, enum wait_for what, const struct error *found)
 {
 	struct sandbox_row row = {0};
 	struct error error = *found;
@@ -73,10 +73,10 @@ void sandbox_wait_call(struct call *call)
 		return;
 	}
 	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, &error) < 0) {
-		wait_ended(call, what, &error);
+		sandbox_wait_ended(call, what, &error);
 		return;
 	}
-	call->on_gone = wait_gone;
+	call->on_gone = sandbox_wait_gone;
 	if (sandbox_wait(sandbox, what, query.seconds * 1000, sandbox_waited, call, &wait, &error) <
 	    0)
 		reply_error(call, &error);
@@ -152,7 +152,7 @@ void sandbox_drain_post(struct call *call)
 
 /* --- hibernate and wake: memory is kept, so they are pause and resume --- */
 
-static void reply_status(struct call *call, const char *status)
+static void wait_reply_status(struct call *call, const char *status)
 {
 	struct sandbox *sandbox = call_sandbox(call);
 	if (!sandbox)
@@ -173,7 +173,7 @@ static void sandbox_hibernated(void *data, const struct error *error)
 	if (error)
 		reply_error(call, error);
 	else if (call->exchange)
-		reply_status(call, "hibernated");
+		wait_reply_status(call, "hibernated");
 	call_release(call);
 }
 
@@ -185,7 +185,7 @@ void sandbox_hibernate_post(struct call *call)
 	if (!sandbox)
 		return;
 	if (sandbox->row.state == SANDBOX_STOPPED) {
-		reply_status(call, "hibernated");
+		wait_reply_status(call, "hibernated");
 		return;
 	}
 	call_hold(call);
@@ -201,7 +201,7 @@ static void sandbox_woken(void *data, const struct error *error)
 	if (error)
 		reply_error(call, error);
 	else if (call->exchange)
-		reply_status(call, "running");
+		wait_reply_status(call, "running");
 	call_release(call);
 }
 

@@ -7,21 +7,21 @@
 #include <termios.h>
 #include <unistd.h>
 
-static struct termios saved;
+static struct termios saved_terminal;
 static bool raw_now;
 
 void terminal_restore(void)
 {
 	if (raw_now)
-		tcsetattr(STDIN_FILENO, TCSADRAIN, &saved);
+		tcsetattr(STDIN_FILENO, TCSADRAIN, &saved_terminal);
 	raw_now = false;
 }
 
 void terminal_set_raw(void)
 {
-	if (tcgetattr(STDIN_FILENO, &saved) < 0)
+	if (tcgetattr(STDIN_FILENO, &saved_terminal) < 0)
 		return;
-	struct termios raw = saved;
+	struct termios raw = saved_terminal;
 	cfmakeraw(&raw);
 	raw_now = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
 	atexit(terminal_restore);

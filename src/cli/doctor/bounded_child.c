@@ -129,14 +129,14 @@ int doctor_run_child(int (*work)(void *data, char *text, size_t room), void *dat
 	return child_finish(child, reader, timeout_ms, text, room);
 }
 
-struct program {
+struct apart_program {
 	const char *const *argv;
 	int output;
 };
 
 /* Runs as PID 1 of the program's pid namespace. When it ends, the kernel kills every other process
  * in it. */
-static void program_run_as_pid1(const struct program *program)
+static void program_run_as_pid1(const struct apart_program *program)
 {
 	static char *const environment[] = {
 	    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", NULL};
@@ -165,7 +165,7 @@ static void program_run_as_pid1(const struct program *program)
 }
 
 /* If we are root, the program is too, and only the pid and mount namespaces are new. */
-static int program_run_apart(const struct program *program)
+static int program_run_apart(const struct apart_program *program)
 {
 	int failure = geteuid() == 0 ? (unshare(CLONE_NEWPID | CLONE_NEWNS) < 0 ? errno : 0)
 				     : doctor_enter_namespaces(CLONE_NEWPID | CLONE_NEWNS);
@@ -188,7 +188,7 @@ int doctor_run_program(const char *const *argv, int timeout_ms, char *text, size
 	if (pipe2(channel, O_CLOEXEC) < 0)
 		return -errno;
 	CLOSE_FD int reader = channel[0], writer = channel[1];
-	struct program program = {.argv = argv, .output = writer};
+	struct apart_program program = {.argv = argv, .output = writer};
 	fflush(NULL);
 	pid_t parent = getpid(), child = fork();
 	if (child < 0)

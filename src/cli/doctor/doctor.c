@@ -34,7 +34,7 @@ void finding_set_remedy(struct finding *finding, const char *format, ...)
 }
 
 /* The names are part of the --json output and must not change. */
-static const struct check {
+static const struct doctor_check {
 	const char *name;
 	DOCTOR_CHECK((*look));
 } checks[] = {

@@ -38,7 +38,7 @@ static int64_t runsc_release_age(const char *version)
 }
 
 /* The places where the tier looks, in its order. */
-static bool runsc_find(char path[128])
+static bool doctor_runsc_find(char path[128])
 {
 	static const char *const places[] = {"/usr/bin/runsc", "/usr/local/bin/runsc",
 					     "/usr/sbin/runsc"};
@@ -97,7 +97,7 @@ DOCTOR_CHECK(doctor_check_runsc)
 	(void)client;
 	static const char *const platforms[] = {"systrap", "ptrace", "kvm"};
 	char path[128], text[512], working[64] = "", hung[64] = "";
-	if (!runsc_find(path)) {
+	if (!doctor_runsc_find(path)) {
 		finding_set(finding, VERDICT_INFORMATION, "not installed");
 		finding_set_remedy(finding, RUNSC_REMEDY);
 		return;

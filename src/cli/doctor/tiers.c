@@ -10,11 +10,11 @@
 #include "cli/doctor/doctor.h"
 
 #define ANSWER_MAX 65536
-#define ASK_TIMEOUT_MS 20000 /* longer than a daemon takes to start */
+#define VERSION_TIMEOUT_MS 20000 /* longer than a daemon takes to start */
 #define PROVE_TIMEOUT_MS 60000
 #define GVISOR_MEMORY "128M" /* MEMORY_MIN of src/tier/gvisor/driver.c */
 
-struct question {
+struct daemon_question {
 	struct client *client;
 	const char *tier;
 };
@@ -40,9 +40,9 @@ static int error_reply(const struct error *error, char *text, size_t room)
 	return result;
 }
 
-static int version_ask(void *data, char *text, size_t room)
+static int daemon_read_version(void *data, char *text, size_t room)
 {
-	struct question *question = data;
+	struct daemon_question *question = data;
 	struct error error;
 	json_t *answer = NULL;
 	if (client_call(question->client, "GET", "/v1/version", NULL, NULL, 0, &answer, &error) < 0)
@@ -70,7 +70,7 @@ static double milliseconds_since(int64_t began)
 
 static int tier_prove(void *data, char *text, size_t room)
 {
-	struct question *question = data;
+	struct daemon_question *question = data;
 	struct error error;
 	json_t *record = NULL, *result = NULL;
 	create_options.isolation = question->tier;
@@ -106,7 +106,7 @@ static int tier_prove(void *data, char *text, size_t room)
 
 /* Asks the daemon from a child. Returns an object, with "error" if there is no answer. */
 static json_t *daemon_ask(int (*work)(void *data, char *text, size_t room),
-			  struct question *question, int timeout_ms)
+			  struct daemon_question *question, int timeout_ms)
 {
 	char *text = malloc(ANSWER_MAX);
 	if (!text)
@@ -164,7 +164,7 @@ static void tier_set_remedy(json_t *tier, const char *remedy)
 
 static void tier_add_proof(struct client *client, json_t *tier)
 {
-	struct question question = {.client = client, .tier = member_text(tier, "name")};
+	struct daemon_question question = {.client = client, .tier = member_text(tier, "name")};
 	json_t *proof = daemon_ask(tier_prove, &question, PROVE_TIMEOUT_MS);
 	const char *failure = member_text(proof, "error");
 	bool proven = !*failure;
@@ -205,9 +205,9 @@ static json_t *tier_describe(struct client *client, const json_t *said)
 
 json_t *doctor_tiers_json(struct client *client)
 {
-	struct question question = {.client = client};
-	json_t *tiers = json_array(), *version = daemon_ask(version_ask, &question, ASK_TIMEOUT_MS),
-	       *said;
+	struct daemon_question question = {.client = client};
+	json_t *tiers = json_array(),
+	       *version = daemon_ask(daemon_read_version, &question, VERSION_TIMEOUT_MS), *said;
 	const char *failure = member_text(version, "error");
 	static const char *const names[] = {"namespace", "gvisor", "vm"};
 	for (size_t i = 0; *failure && i < ARRAY_SIZE(names); i++)

@@ -84,7 +84,7 @@ static bool header_is_hop_by_hop(const char *name)
 	return strncasecmp(name, "proxy-", strlen("proxy-")) == 0;
 }
 
-struct seen {
+struct seen_headers {
 	bool host, length, chunked;
 	const char *problem; /* NULL, or why it is refused with 403 */
 };
@@ -97,7 +97,7 @@ static bool text_is_token(const char *text)
 }
 
 /* 0, or -1: invalid HTTP. */
-static int head_take_header(struct head *head, struct seen *seen, char *line)
+static int head_take_header(struct head *head, struct seen_headers *seen, char *line)
 {
 	char *colon = strchr(line, ':');
 	if (!colon)
@@ -154,7 +154,7 @@ static int head_take_request_line(struct head *head, char *line)
 /* Parses a head without its last line end. Returns 0, or the status of the refusal. */
 static int head_parse(struct head *head, char *text, const char **ret_why)
 {
-	struct seen seen = {0};
+	struct seen_headers seen = {0};
 	bool first = true;
 	*ret_why = "the request is not valid HTTP/1.1 for this server";
 	for (char *line = text, *next; *line; line = next) {

@@ -110,7 +110,7 @@ static void tools_print(const json_t *tools)
 	}
 }
 
-static int tools_list(struct client *client, const char *path, struct error *error)
+static int tools_fetch(struct client *client, const char *path, struct error *error)
 {
 	struct exchange *exchange = exchange_new();
 	json_t *answer = NULL;
@@ -203,7 +203,7 @@ static int mcp_run(struct client *client, int argc, char **argv, struct error *e
 	if (mcp_lines_path(&path, mcp_options.ephemeral ? connection.text : NULL, error) < 0)
 		return -1;
 	if (mcp_options.list_tools)
-		return tools_list(client, path.data, error);
+		return tools_fetch(client, path.data, error);
 	return mcp_bridge_run(client, path.data, error);
 }
 

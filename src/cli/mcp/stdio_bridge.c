@@ -37,7 +37,7 @@
 enum link { LINK_DOWN, LINK_ASKED, LINK_UP };
 
 /* Bytes that wait to be written. */
-struct outgoing {
+struct outgoing_bytes {
 	struct buffer bytes;
 	size_t sent;
 };
@@ -58,17 +58,17 @@ struct bridge {
 	bool half_closed;
 	int64_t leave_at;
 	struct buffer answers; /* from the daemon: less than a line */
-	struct outgoing to_daemon, to_client;
+	struct outgoing_bytes to_daemon, to_client;
 	struct mcp_messages messages;
 };
 
-static size_t outgoing_size(const struct outgoing *outgoing)
+static size_t outgoing_size(const struct outgoing_bytes *outgoing)
 {
 	return outgoing->bytes.size - outgoing->sent;
 }
 
 /* Removes sent bytes from the buffer when that is cheap: when all or most of them are sent. */
-static void outgoing_consume(struct outgoing *outgoing, size_t size)
+static void outgoing_consume(struct outgoing_bytes *outgoing, size_t size)
 {
 	outgoing->sent += size;
 	if (outgoing->sent == outgoing->bytes.size) {
@@ -138,7 +138,7 @@ static void bridge_connect(struct bridge *bridge)
 static int bridge_replay_session(struct bridge *bridge)
 {
 	struct buffer waiting = bridge->to_daemon.bytes;
-	bridge->to_daemon = (struct outgoing){.bytes = BUFFER(SENT_MAX)};
+	bridge->to_daemon = (struct outgoing_bytes){.bytes = BUFFER(SENT_MAX)};
 	int result = mcp_replay_append(&bridge->messages, &bridge->to_daemon.bytes);
 	if (result == 0 && waiting.size > 0)
 		result = buffer_append(&bridge->to_daemon.bytes, waiting.data, waiting.size);
@@ -223,7 +223,7 @@ static int bridge_receive(struct bridge *bridge, struct error *error)
 /* Never waits: the daemon may not read from us before we have read from it. */
 static int bridge_send_some(struct bridge *bridge, struct error *error)
 {
-	struct outgoing *out = &bridge->to_daemon;
+	struct outgoing_bytes *out = &bridge->to_daemon;
 	struct exchange *exchange = bridge->exchange;
 	const char *data = out->bytes.data + out->sent;
 	ssize_t put = exchange_send(exchange, data, outgoing_size(out), MSG_DONTWAIT);
@@ -346,7 +346,7 @@ static ssize_t stdout_write_some(const char *data, size_t size)
 /* 1: our reader has closed standard output. */
 static int bridge_write_output(struct bridge *bridge, struct error *error)
 {
-	struct outgoing *out = &bridge->to_client;
+	struct outgoing_bytes *out = &bridge->to_client;
 	ssize_t put = stdout_write_some(out->bytes.data + out->sent, outgoing_size(out));
 	if (put < 0 && (errno == EINTR || errno == EAGAIN))
 		return 0;

@@ -21,7 +21,7 @@
 #define ANSWER_MAX (64 * KIB)
 
 /* One operation on one path. */
-struct attempt {
+struct path_attempt {
 	struct selftest *test;
 	const char *id, *user;
 	char way[256];    /* path to the marker */
@@ -49,7 +49,7 @@ static bool marker_is_untouched(const struct selftest *test)
 
 /* Sends a request. Up to ANSWER_MAX bytes of the answer, error or not, are appended as text.
  * Returns the status, or -1. */
-static int attempt_request(const struct attempt *attempt, const char *method, const char *path,
+static int attempt_request(const struct path_attempt *attempt, const char *method, const char *path,
 			   const char *body, bool json, struct buffer *answer)
 {
 	struct error ignored;
@@ -80,7 +80,7 @@ static int attempt_request(const struct attempt *attempt, const char *method, co
 
 /* Checks the result of every attempt: nothing of the host was shown or changed, and the daemon did
  * not fail. */
-static void attempt_judge(const struct attempt *attempt, const char *operation, int status,
+static void attempt_judge(const struct path_attempt *attempt, const char *operation, int status,
 			  const struct buffer *answer)
 {
 	struct selftest *test = attempt->test;
@@ -97,7 +97,7 @@ static void attempt_judge(const struct attempt *attempt, const char *operation, 
 			     status);
 }
 
-static int attempt_query(const struct attempt *attempt, const char *method, const char *rest,
+static int attempt_query(const struct path_attempt *attempt, const char *method, const char *rest,
 			 const char *name, const char *value, const char *more,
 			 const char *more_value, const char *body, struct buffer *answer)
 {
@@ -110,7 +110,7 @@ static int attempt_query(const struct attempt *attempt, const char *method, cons
 }
 
 /* Sends a POST whose fields are text. */
-static int attempt_post(const struct attempt *attempt, const char *rest, json_t *body,
+static int attempt_post(const struct path_attempt *attempt, const char *rest, json_t *body,
 			struct buffer *answer)
 {
 	DONE_BUFFER struct buffer path = BUFFER(16 * KIB);
@@ -124,25 +124,25 @@ static int attempt_post(const struct attempt *attempt, const char *rest, json_t 
 	return attempt_request(attempt, "POST", path.data, text, true, answer);
 }
 
-static int file_read_try(const struct attempt *attempt, struct buffer *answer)
+static int file_read_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_query(attempt, "GET", "/files", "path", attempt->way, NULL, NULL, NULL,
 			     answer);
 }
 
-static int file_write_try(const struct attempt *attempt, struct buffer *answer)
+static int file_write_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_query(attempt, "PUT", "/files", "path", attempt->way, NULL, NULL, "broken",
 			     answer);
 }
 
-static int file_append_try(const struct attempt *attempt, struct buffer *answer)
+static int file_append_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_query(attempt, "PUT", "/files", "path", attempt->way, "append", "1",
 			     "broken", answer);
 }
 
-static int file_stat_try(const struct attempt *attempt, struct buffer *answer)
+static int file_stat_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	struct stat status;
 	char inode[48];
@@ -158,7 +158,7 @@ static int file_stat_try(const struct attempt *attempt, struct buffer *answer)
 }
 
 /* The answer must not have a name that exists only in the host's folder. */
-static int attempt_judge_names(const struct attempt *attempt, int status,
+static int attempt_judge_names(const struct path_attempt *attempt, int status,
 			       const struct buffer *answer)
 {
 	if (status == 200 && answer->data && memmem(answer->data, answer->size, "marker\"", 7))
@@ -167,7 +167,7 @@ static int attempt_judge_names(const struct attempt *attempt, int status,
 	return status;
 }
 
-static int file_list_try(const struct attempt *attempt, struct buffer *answer)
+static int file_list_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_judge_names(attempt,
 				   attempt_query(attempt, "GET", "/files/list", "path",
@@ -175,7 +175,7 @@ static int file_list_try(const struct attempt *attempt, struct buffer *answer)
 				   answer);
 }
 
-static int file_glob_try(const struct attempt *attempt, struct buffer *answer)
+static int file_glob_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_judge_names(attempt,
 				   attempt_query(attempt, "GET", "/files/glob", "path",
@@ -183,7 +183,7 @@ static int file_glob_try(const struct attempt *attempt, struct buffer *answer)
 				   answer);
 }
 
-static int file_grep_try(const struct attempt *attempt, struct buffer *answer)
+static int file_grep_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	/* An error's text would repeat the whole secret; half of it is enough to be found. */
 	char half[17];
@@ -192,13 +192,13 @@ static int file_grep_try(const struct attempt *attempt, struct buffer *answer)
 			     half, NULL, answer);
 }
 
-static int file_readlink_try(const struct attempt *attempt, struct buffer *answer)
+static int file_readlink_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_query(attempt, "GET", "/files/readlink", "path", attempt->way, NULL, NULL,
 			     NULL, answer);
 }
 
-static int file_watch_try(const struct attempt *attempt, struct buffer *answer)
+static int file_watch_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	int status = attempt_query(attempt, "GET", "/files/watch", "path", attempt->folder, NULL,
 				   NULL, NULL, answer);
@@ -208,20 +208,20 @@ static int file_watch_try(const struct attempt *attempt, struct buffer *answer)
 	return status;
 }
 
-static int file_remove_try(const struct attempt *attempt, struct buffer *answer)
+static int file_remove_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_query(attempt, "DELETE", "/files", "path", attempt->way, "recursive", "1",
 			     NULL, answer);
 }
 
-static int file_mkdir_try(const struct attempt *attempt, struct buffer *answer)
+static int file_mkdir_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	char path[300];
 	snprintf(path, sizeof(path), "%s/made", attempt->folder);
 	return attempt_post(attempt, "/files/mkdir", json_pack("{s:s}", "path", path), answer);
 }
 
-static int file_symlink_try(const struct attempt *attempt, struct buffer *answer)
+static int file_symlink_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	char path[300];
 	snprintf(path, sizeof(path), "%s/made", attempt->folder);
@@ -229,21 +229,21 @@ static int file_symlink_try(const struct attempt *attempt, struct buffer *answer
 			    json_pack("{s:s, s:s}", "path", path, "target", "/etc"), answer);
 }
 
-static int file_rename_try(const struct attempt *attempt, struct buffer *answer)
+static int file_rename_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_post(attempt, "/files/rename",
 			    json_pack("{s:s, s:s}", "from", attempt->way, "to", LINKS "/taken"),
 			    answer);
 }
 
-static int file_rename_over_try(const struct attempt *attempt, struct buffer *answer)
+static int file_rename_over_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_post(attempt, "/files/rename",
 			    json_pack("{s:s, s:s}", "from", LINKS "/plain", "to", attempt->way),
 			    answer);
 }
 
-static int file_copy_try(const struct attempt *attempt, struct buffer *answer)
+static int file_copy_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	int status = attempt_post(
 	    attempt, "/files/copy",
@@ -255,26 +255,26 @@ static int file_copy_try(const struct attempt *attempt, struct buffer *answer)
 			     answer);
 }
 
-static int file_copy_over_try(const struct attempt *attempt, struct buffer *answer)
+static int file_copy_over_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_post(attempt, "/files/copy",
 			    json_pack("{s:s, s:s}", "from", "/etc/hostname", "to", attempt->way),
 			    answer);
 }
 
-static int file_chmod_try(const struct attempt *attempt, struct buffer *answer)
+static int file_chmod_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_post(attempt, "/files/chmod",
 			    json_pack("{s:s, s:s}", "path", attempt->way, "mode", "0600"), answer);
 }
 
-static int file_chown_try(const struct attempt *attempt, struct buffer *answer)
+static int file_chown_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	return attempt_post(attempt, "/files/chown",
 			    json_pack("{s:s, s:s}", "path", attempt->way, "owner", "1:1"), answer);
 }
 
-static int file_replace_try(const struct attempt *attempt, struct buffer *answer)
+static int file_replace_try(const struct path_attempt *attempt, struct buffer *answer)
 {
 	char half[17];
 	snprintf(half, sizeof(half), "%.16s", attempt->test->secret);
@@ -283,9 +283,9 @@ static int file_replace_try(const struct attempt *attempt, struct buffer *answer
 	    json_pack("{s:s, s:s, s:s}", "path", attempt->way, "old", half, "new", "x"), answer);
 }
 
-static const struct operation {
+static const struct file_operation {
 	const char *name;
-	int (*try)(const struct attempt *attempt, struct buffer *answer);
+	int (*try)(const struct path_attempt *attempt, struct buffer *answer);
 	bool raced; /* also tried while files are swapped with links */
 } operations[] = {
     {"read", file_read_try, true},        {"stat", file_stat_try, true},
@@ -301,7 +301,7 @@ static const struct operation {
 };
 
 /* %s stands for the marker's folder. */
-static const char *const ways[] = {
+static const char *const path_ways[] = {
     "%s",
     "../../../../../../../../..%s",
     "/../../..%s",
@@ -345,7 +345,7 @@ static int links_make(struct selftest *test, struct error *error)
 	return code == 0 ? 0 : error_set(error, ERROR_INTERNAL, "the links could not be made");
 }
 
-static int operation_run(struct selftest *test, const struct operation *operation,
+static int operation_run(struct selftest *test, const struct file_operation *operation,
 			 struct error *error)
 {
 	static const char *const users[] = {"0", "1000"};
@@ -355,14 +355,15 @@ static int operation_run(struct selftest *test, const struct operation *operatio
 	if (links_make(test, error) < 0)
 		return -1;
 	for (size_t u = 0; u < (one_id ? 1 : ARRAY_SIZE(users)); u++) {
-		for (size_t w = 0; w < ARRAY_SIZE(ways); w++) {
+		for (size_t w = 0; w < ARRAY_SIZE(path_ways); w++) {
 			DONE_BUFFER struct buffer answer = BUFFER(ANSWER_MAX);
-			struct attempt attempt = {.test = test, .id = id, .user = users[u]};
+			struct path_attempt attempt = {.test = test, .id = id, .user = users[u]};
 			DONE_BUFFER struct buffer folder = BUFFER(240);
-			const char *hole = strstr(ways[w], "%s");
-			if (buffer_printf(&folder, "%.*s%s",
-					  (int)(hole ? hole - ways[w] : (long)strlen(ways[w])),
-					  ways[w], hole ? test->folder : "") < 0)
+			const char *hole = strstr(path_ways[w], "%s");
+			if (buffer_printf(
+				&folder, "%.*s%s",
+				(int)(hole ? hole - path_ways[w] : (long)strlen(path_ways[w])),
+				path_ways[w], hole ? test->folder : "") < 0)
 				return error_set(error, ERROR_INTERNAL, "a path is too long");
 			snprintf(attempt.folder, sizeof(attempt.folder), "%s", folder.data);
 			snprintf(attempt.way, sizeof(attempt.way), "%s/marker", folder.data);
@@ -391,7 +392,7 @@ static int swaps_await(struct selftest *test, const char *id, const char *path, 
 }
 
 /* Runs an operation while a process inside swaps. The answers vary, but their effects may not. */
-static int operation_run_raced(struct selftest *test, const struct operation *operation,
+static int operation_run_raced(struct selftest *test, const struct file_operation *operation,
 			       struct error *error)
 {
 	char id[64], below[256];
@@ -421,7 +422,7 @@ static int operation_run_raced(struct selftest *test, const struct operation *op
 	snprintf(below, sizeof(below), SWAPS "/tree%s", test->folder);
 	for (int round = 0; round < SWAP_ROUNDS; round++) {
 		DONE_BUFFER struct buffer first = BUFFER(ANSWER_MAX), second = BUFFER(ANSWER_MAX);
-		struct attempt file = {.test = test, .id = id, .user = "0"}, tree = file;
+		struct path_attempt file = {.test = test, .id = id, .user = "0"}, tree = file;
 		snprintf(file.way, sizeof(file.way), SWAPS "/file");
 		snprintf(file.folder, sizeof(file.folder), SWAPS "/file");
 		snprintf(tree.folder, sizeof(tree.folder), "%s", below);

@@ -34,12 +34,12 @@
 #define COPY_PREFIX ".copy-"
 
 /* The file that a signal handler removes. */
-static char unfinished[PATH_ROOM];
+static char unfinished_path[PATH_ROOM];
 
 static void signal_remove_unfinished(int number)
 {
-	if (unfinished[0])
-		unlink(unfinished);
+	if (unfinished_path[0])
+		unlink(unfinished_path);
 	_exit(128 + number);
 }
 
@@ -123,10 +123,10 @@ static int backup_open_database(struct backup *backup, struct error *error)
 	backup->list = malloc(LIST_MAX);
 	if (!backup->list)
 		return error_set(error, ERROR_NO_MEMORY, "no memory");
-	(void)!text_copy(unfinished, sizeof(unfinished), job.path);
+	(void)!text_copy(unfinished_path, sizeof(unfinished_path), job.path);
 	int result =
 	    doctor_run_child(database_copy_in_child, &job, COPY_TIMEOUT_MS, backup->list, LIST_MAX);
-	unfinished[0] = '\0';
+	unfinished_path[0] = '\0';
 	if (result != 0) {
 		unlink(job.path);
 		return error_set(error, ERROR_STORE, "copying the database: %s",
@@ -347,13 +347,13 @@ static int backup_write_named(struct backup *backup, const char *file, struct er
 	CLOSE_FD int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return error_set_errno(error, state_error_kind(errno), errno, "%s", draft);
-	(void)!text_copy(unfinished, sizeof(unfinished), draft);
+	(void)!text_copy(unfinished_path, sizeof(unfinished_path), draft);
 	int result = backup_write_archive(backup, fd, error);
 	if (result == 0 && (fsync(fd) < 0 || rename(draft, file) < 0))
 		result = error_set_errno(error, error_kind_of_errno(errno), errno, "%s", file);
 	if (result < 0)
 		unlink(draft);
-	unfinished[0] = '\0';
+	unfinished_path[0] = '\0';
 	return result;
 }
 

@@ -256,7 +256,7 @@ static int worker_give_up_rights(int directory, int channel, struct error *error
 }
 
 /* What the child sends at the end: its error, and the manifest that it read. */
-struct outcome {
+struct extraction_outcome {
 	struct error error;
 	size_t sandbox_count, file_count;
 	struct state_sandbox sandboxes[STATE_SLOTS];
@@ -268,7 +268,7 @@ static void worker_run(int archive, int directory, int channel)
 {
 	struct state_manifest manifest = {0};
 	struct extraction extraction = {.manifest = &manifest, .directory = directory};
-	struct outcome *outcome = calloc(1, sizeof(*outcome));
+	struct extraction_outcome *outcome = calloc(1, sizeof(*outcome));
 	if (!outcome)
 		_exit(1);
 	umask(077);
@@ -287,7 +287,7 @@ static void worker_run(int archive, int directory, int channel)
 }
 
 /* The child has read hostile bytes: its manifest is checked again. */
-static bool outcome_is_sane(const struct outcome *outcome)
+static bool outcome_is_sane(const struct extraction_outcome *outcome)
 {
 	if (outcome->sandbox_count > STATE_SLOTS || outcome->file_count > STATE_FILES_MAX ||
 	    outcome->rights > RIGHTS_ONE_ID)
@@ -328,7 +328,7 @@ int state_extract(int archive, const char *directory, struct state_manifest *man
 	if (place < 0 || pipe2(ends, O_CLOEXEC) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "%s", directory);
 	CLOSE_FD int reader = ends[0], writer = ends[1];
-	struct outcome *outcome = calloc(1, sizeof(*outcome));
+	struct extraction_outcome *outcome = calloc(1, sizeof(*outcome));
 	if (!outcome)
 		return error_set(error, ERROR_NO_MEMORY, "no memory");
 	fflush(NULL);

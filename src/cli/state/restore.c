@@ -29,7 +29,7 @@
 #define UNPACKED "unpacked"
 
 /* The parts of a backup; each replaces the existing one as a whole. */
-static const char *const parts[] = {"db", "logs", "sandboxes"};
+static const char *const state_parts[] = {"db", "logs", "sandboxes"};
 
 static int state_lock_take(int state, const char *name, bool root, struct error *error)
 {
@@ -117,14 +117,14 @@ static int parts_put_in_place(int state)
 {
 	char from[32], old[32];
 	int result = 0;
-	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(parts); i++) {
-		snprintf(from, sizeof(from), STAGING "/%s", parts[i]);
-		snprintf(old, sizeof(old), STAGING "/old-%s", parts[i]);
+	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(state_parts); i++) {
+		snprintf(from, sizeof(from), STAGING "/%s", state_parts[i]);
+		snprintf(old, sizeof(old), STAGING "/old-%s", state_parts[i]);
 		if (faccessat(state, from, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
-		if (renameat(state, parts[i], state, old) < 0 && errno != ENOENT)
+		if (renameat(state, state_parts[i], state, old) < 0 && errno != ENOENT)
 			result = -errno;
-		else if (renameat(state, from, state, parts[i]) < 0)
+		else if (renameat(state, from, state, state_parts[i]) < 0)
 			result = -errno;
 	}
 	if (result == 0)
@@ -259,11 +259,11 @@ static int restore_complete_state(int state, const struct state_manifest *manife
 	int result = staging < 0 ? -errno : 0;
 	if (result == 0)
 		result = tree_take_ownership(staging, UNPACKED, 3);
-	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(parts); i++) {
+	for (size_t i = 0; result == 0 && i < ARRAY_SIZE(state_parts); i++) {
 		char from[32];
-		snprintf(from, sizeof(from), UNPACKED "/%s", parts[i]);
-		if ((renameat(staging, from, staging, parts[i]) < 0 && errno != ENOENT) ||
-		    (mkdirat(staging, parts[i], 0700) < 0 && errno != EEXIST))
+		snprintf(from, sizeof(from), UNPACKED "/%s", state_parts[i]);
+		if ((renameat(staging, from, staging, state_parts[i]) < 0 && errno != ENOENT) ||
+		    (mkdirat(staging, state_parts[i], 0700) < 0 && errno != EEXIST))
 			result = -errno;
 	}
 	if (result == 0 && sandbox_trees_unpack(staging, manifest, rights, error) < 0)

@@ -91,7 +91,7 @@ static int state_run(struct client *client, int argc, char **argv, struct error 
 	return result < 0 ? -1 : 0;
 }
 
-static const struct option_spec specs[] = {
+static const struct option_spec state_options[] = {
     {"state", 0, OPTION_TEXT, &options.state, "DIR",
      "the state directory (default: the one that the daemon serves, else as configured)"},
     {"stop", 0, OPTION_FLAG, &options.stop, NULL, "backup: first stop the sandboxes that run"},
@@ -117,7 +117,7 @@ const struct verb verb_state = {
 	"of their execs. After a restore every sandbox is stopped, with its files, and starts "
 	"with\n"
 	"`caisson start`. A restore checks everything before it changes anything.",
-    .options = specs,
+    .options = state_options,
     .configuration = CONFIGURATION_ALWAYS,
     .run = state_run,
 };

@@ -221,7 +221,7 @@ struct ended_ids {
 	size_t count;
 };
 
-static bool take_ended(void *data, const struct sandbox_row *row)
+static bool ended_sandbox_take(void *data, const struct sandbox_row *row)
 {
 	struct ended_ids *ended = data;
 	ended->ids[ended->count++] = row->id;
@@ -232,7 +232,8 @@ int exec_find_ended(struct core *core, const struct principal *principal, const 
 		    struct id *ret_sandbox, struct error *error)
 {
 	struct ended_ids ended = {0};
-	int found = sandbox_ended_each(core, principal, ENDED_LOOKED, take_ended, &ended, error);
+	int found =
+	    sandbox_ended_each(core, principal, ENDED_LOOKED, ended_sandbox_take, &ended, error);
 	for (size_t i = 0; i < ended.count && found == 0; i++) {
 		struct exec_row row = {0};
 		found = store_exec_get(core->store, &ended.ids[i], exec, &row, error);

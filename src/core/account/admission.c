@@ -27,7 +27,7 @@
 #define DISK_RESERVE_MAX (4 * GIB)
 #define RETRY_AFTER_MS 2000
 
-static int value_compare(const void *a, const void *b)
+static int values_compare(const void *a, const void *b)
 {
 	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
 	return left < right ? -1 : left > right;
@@ -37,7 +37,7 @@ uint64_t admission_p95(uint64_t *values, size_t count)
 {
 	if (count == 0)
 		return 0;
-	qsort(values, count, sizeof(*values), value_compare);
+	qsort(values, count, sizeof(*values), values_compare);
 	return values[(count * 95 + 99) / 100 - 1];
 }
 
@@ -60,7 +60,7 @@ static uint64_t meminfo_value(const char *text, const char *name)
 	return kilobytes * KIB;
 }
 
-static void read_memory(struct admission *admission)
+static void memory_read_available(struct admission *admission)
 {
 	char text[4096];
 	int64_t now = clock_monotonic();
@@ -75,7 +75,7 @@ static void read_memory(struct admission *admission)
 	admission->memory_available = meminfo_value(text, "MemAvailable");
 }
 
-static void read_disk(struct core *core, struct admission *admission)
+static void disk_read_free(struct core *core, struct admission *admission)
 {
 	struct statvfs info;
 	int64_t now = clock_monotonic();
@@ -113,47 +113,47 @@ void admission_observe(struct core *core, uint64_t memory_limit, uint64_t memory
 		peaks_add(&admission->disk, disk);
 }
 
-struct seen {
+struct seen_values {
 	uint64_t values[ADMISSION_PEAKS + SANDBOX_COUNT_PER_STATE_MAX];
 	size_t count;
 };
 
-static void seen_add(struct seen *seen, uint64_t value)
+static void seen_values_add(struct seen_values *seen, uint64_t value)
 {
 	if (value > 0 && seen->count < ARRAY_SIZE(seen->values))
 		seen->values[seen->count++] = value;
 }
 
-static void seen_add_peaks(struct seen *seen, const struct peaks *peaks)
+static void seen_values_add_peaks(struct seen_values *seen, const struct peaks *peaks)
 {
 	seen->count = 0;
 	for (uint32_t i = 0; i < peaks->count; i++)
-		seen_add(seen, peaks->values[i]);
+		seen_values_add(seen, peaks->values[i]);
 }
 
 /* Counts the ended sandboxes and the live ones. */
 static void expectation_update(struct core *core, struct admission *admission)
 {
-	struct seen seen;
+	struct seen_values seen;
 	int64_t now = clock_monotonic();
 	if (admission->expected_at != 0 && now - admission->expected_at < EXPECT_INTERVAL)
 		return;
 	admission->expected_at = now;
 	for (size_t size = 0; size < ADMISSION_SIZES; size++) {
-		seen_add_peaks(&seen, &admission->memory[size]);
+		seen_values_add_peaks(&seen, &admission->memory[size]);
 		list_each (&core->sandboxes, node) {
 			const struct sandbox *sandbox = list_entry(node, struct sandbox, link);
 			if (memory_size_class(sandbox->row.limits.memory) == size)
-				seen_add(&seen, sandbox->counters.memory_peak);
+				seen_values_add(&seen, sandbox->counters.memory_peak);
 		}
 		admission->memory_expected[size] =
 		    seen.count < SEEN_MIN
 			? MEMORY_GUESS
 			: MAX(admission_p95(seen.values, seen.count), MEMORY_LEAST);
 	}
-	seen_add_peaks(&seen, &admission->disk);
+	seen_values_add_peaks(&seen, &admission->disk);
 	list_each (&core->sandboxes, node)
-		seen_add(&seen, list_entry(node, struct sandbox, link)->counters.disk);
+		seen_values_add(&seen, list_entry(node, struct sandbox, link)->counters.disk);
 	admission->disk_expected = seen.count < SEEN_MIN
 				       ? DISK_GUESS
 				       : MAX(admission_p95(seen.values, seen.count), DISK_LEAST);
@@ -230,8 +230,8 @@ int admission_check(struct core *core, const struct limits *limits, struct error
 {
 	struct admission *admission = &core->private->admission;
 	struct claims claims;
-	read_memory(admission);
-	read_disk(core, admission);
+	memory_read_available(admission);
+	disk_read_free(core, admission);
 	expectation_update(core, admission);
 	claims_sum(core, admission, &claims);
 	/* If the host's memory cannot be read, no create is refused for it. */
@@ -261,8 +261,8 @@ void admission_room(struct core *core, struct host_room *ret_room)
 {
 	struct admission *admission = &core->private->admission;
 	struct claims claims;
-	read_memory(admission);
-	read_disk(core, admission);
+	memory_read_available(admission);
+	disk_read_free(core, admission);
 	expectation_update(core, admission);
 	claims_sum(core, admission, &claims);
 	*ret_room = (struct host_room){

@@ -224,8 +224,8 @@ static int budget_refuse(const struct workspace *workspace, const struct budget_
 }
 
 /* Is there room to hold so much more? */
-static int check_held(struct core *core, const struct workspace *workspace,
-		      const struct workspace_now *wish, bool *ret_never, struct error *error)
+static int budget_check_held(struct core *core, const struct workspace *workspace,
+			     const struct workspace_now *wish, bool *ret_never, struct error *error)
 {
 	const uint64_t more[] = {
 	    [BUDGET_SANDBOXES] = wish->sandboxes,
@@ -254,8 +254,8 @@ static int check_held(struct core *core, const struct workspace *workspace,
 }
 
 /* Is one more `what` (0: none) left, which is spent, and is any time left? */
-static int check_spent(struct core *core, struct workspace *workspace, uint32_t what,
-		       bool *ret_never, struct error *error)
+static int budget_check_spent(struct core *core, struct workspace *workspace, uint32_t what,
+			      bool *ret_never, struct error *error)
 {
 	const uint32_t spends[] = {what, BUDGET_WALL, BUDGET_CPU};
 	for (size_t i = what == 0; i < ARRAY_SIZE(spends); i++) {
@@ -283,8 +283,8 @@ int budget_check_create(struct core *core, struct workspace *workspace, const st
 {
 	const struct workspace_now wish = {1, limits->cpu_millis, limits->memory, limits->disk};
 	*ret_never = false;
-	if (check_held(core, workspace, &wish, ret_never, error) < 0 ||
-	    check_spent(core, workspace, BUDGET_CREATES, ret_never, error) < 0)
+	if (budget_check_held(core, workspace, &wish, ret_never, error) < 0 ||
+	    budget_check_spent(core, workspace, BUDGET_CREATES, ret_never, error) < 0)
 		return -1;
 	return 0;
 }
@@ -306,8 +306,8 @@ int budget_check_wake(struct sandbox *sandbox, const struct principal *principal
 	/* It still holds its disk. */
 	const struct workspace_now wish = {1, limits->cpu_millis, limits->memory, 0};
 	bool never;
-	if (check_held(core, workspace, &wish, &never, error) < 0 ||
-	    check_spent(core, workspace, 0, &never, error) < 0)
+	if (budget_check_held(core, workspace, &wish, &never, error) < 0 ||
+	    budget_check_spent(core, workspace, 0, &never, error) < 0)
 		return refusal_record(sandbox,
 				      sandbox->row.state == SANDBOX_PAUSED ? "resume" : "start",
 				      principal, error);
@@ -325,7 +325,7 @@ int budget_check_change(struct sandbox *sandbox, const struct principal *princip
 	};
 	/* A sandbox that does not run is checked when it is to run. */
 	if (state_facts(sandbox->row.state)->holds &&
-	    check_held(sandbox->core, sandbox->life->workspace, &wish, &never, error) < 0)
+	    budget_check_held(sandbox->core, sandbox->life->workspace, &wish, &never, error) < 0)
 		return refusal_record(sandbox, "limits", principal, error);
 	return 0;
 }
@@ -336,7 +336,7 @@ int budget_check_exec(struct sandbox *sandbox, const struct principal *principal
 	struct core *core = sandbox->core;
 	struct workspace *workspace = sandbox->life->workspace;
 	bool never;
-	if (check_spent(core, workspace, BUDGET_EXECS, &never, error) < 0)
+	if (budget_check_spent(core, workspace, BUDGET_EXECS, &never, error) < 0)
 		return refusal_record(sandbox, "exec", principal, error);
 	return 0;
 }
@@ -402,7 +402,7 @@ int budget_remove(struct core *core, struct workspace *workspace, uint32_t what,
 
 /* --- the store --- */
 
-static bool load_budget(void *data, const struct budget_row *row)
+static bool budget_load(void *data, const struct budget_row *row)
 {
 	if (budget_possible(row->what, row->period) && workspace_valid(row->workspace))
 		workspace_get(data, row->workspace)->own[row->what][row->period] =
@@ -410,7 +410,7 @@ static bool load_budget(void *data, const struct budget_row *row)
 	return true;
 }
 
-static bool load_spent(void *data, const struct spent_row *row)
+static bool budget_load_spent(void *data, const struct spent_row *row)
 {
 	if (!budget_possible(row->what, row->period) || row->period == PERIOD_NOW ||
 	    !workspace_valid(row->workspace))
@@ -423,9 +423,9 @@ static bool load_spent(void *data, const struct spent_row *row)
 
 int budgets_load(struct core *core, struct error *error)
 {
-	if (store_budget_each(core->store, load_budget, core, error) < 0)
+	if (store_budget_each(core->store, budget_load, core, error) < 0)
 		return -1;
-	return store_spent_each(core->store, load_spent, core, error);
+	return store_spent_each(core->store, budget_load_spent, core, error);
 }
 
 int budget_save(struct store *store, const struct workspace *workspace, struct error *error)

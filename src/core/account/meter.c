@@ -18,7 +18,7 @@
  * last. */
 #define HOURS_MAX 10000
 
-struct waiting {
+struct counters_waiter {
 	struct list link;
 	void (*done)(void *data, const struct error *error);
 	void *data;
@@ -346,7 +346,8 @@ static void metering_counters_refreshed(void *data, const struct error *error)
 		list_append(&waiting, node);
 	}
 	while (!list_empty(&waiting)) {
-		struct waiting *next = list_entry(waiting.next, struct waiting, link);
+		struct counters_waiter *next =
+		    list_entry(waiting.next, struct counters_waiter, link);
 		list_remove(&next->link);
 		next->done(next->data, NULL);
 		free(next);
@@ -399,10 +400,10 @@ int meter_refresh(struct core *core, void (*done)(void *data, const struct error
 	}
 	if (metering_refresh_counters(core, error) < 0)
 		return -1;
-	struct waiting *waiting = calloc(1, sizeof(*waiting));
+	struct counters_waiter *waiting = calloc(1, sizeof(*waiting));
 	if (!waiting)
 		abort();
-	*waiting = (struct waiting){.done = done, .data = data};
+	*waiting = (struct counters_waiter){.done = done, .data = data};
 	list_append(&metering->waiting, &waiting->link);
 	return 0;
 }

@@ -41,7 +41,7 @@ static bool token_form_valid(const char *text)
 	return true;
 }
 
-static int hash_token(const char *text, uint8_t hash[32], struct error *error)
+static int token_hash(const char *text, uint8_t hash[32], struct error *error)
 {
 	static EVP_MD_CTX *context;
 	static const EVP_MD *sha256;
@@ -69,7 +69,7 @@ static bool label_valid(const char *label)
 	return true;
 }
 
-static int check_spec(const struct token_spec *spec, struct error *error)
+static int token_check_spec(const struct token_spec *spec, struct error *error)
 {
 	const uint32_t all = SCOPE_READ | SCOPE_WRITE | SCOPE_ADMIN;
 	if (workspace_check(spec->workspace ? spec->workspace : "", error) < 0)
@@ -93,7 +93,7 @@ int token_create(struct core *core, const struct token_spec *spec, char text[TOK
 		 struct token_row *ret_row, struct error *error)
 {
 	uint8_t random[TOKEN_RANDOM];
-	if (check_spec(spec, error) < 0)
+	if (token_check_spec(spec, error) < 0)
 		return -1;
 	struct token_row row = {
 	    .id = id_new(),
@@ -110,7 +110,7 @@ int token_create(struct core *core, const struct token_spec *spec, char text[TOK
 	OPENSSL_cleanse(random, sizeof(random));
 	row.workspace = text_duplicate(spec->workspace);
 	row.label = spec->label ? text_duplicate(spec->label) : NULL;
-	if (hash_token(text, row.hash, error) < 0 ||
+	if (token_hash(text, row.hash, error) < 0 ||
 	    store_token_insert(core->store, &row, error) < 0) {
 		OPENSSL_cleanse(text, TOKEN_TEXT_SIZE);
 		token_row_done(&row);
@@ -154,7 +154,7 @@ int token_check(struct core *core, const char *text, struct principal *ret_princ
 	uint8_t hash[32];
 	if (!token_form_valid(text))
 		return error_set(error, ERROR_UNAUTHENTICATED, "the token is not valid");
-	if (hash_token(text, hash, error) < 0)
+	if (token_hash(text, hash, error) < 0)
 		return -1;
 	struct token_seen *seen = seen_place(core, hash);
 	if (seen_live(core, seen, hash)) {

@@ -21,7 +21,7 @@
 #define LAZY_MS 50       /* entries that usually go with another write */
 #define RETRY_MS 1000
 
-struct pending {
+struct pending_entry {
 	struct list link;
 	struct activity_row row;
 };
@@ -33,7 +33,7 @@ struct activity_log {
 	bool soon; /* a flush in the next turn is on its way */
 	struct list pending;
 	uint32_t count;
-	struct list written; /* struct pending: not yet told to the listeners */
+	struct list written; /* struct pending_entry: not yet told to the listeners */
 	bool telling;
 	struct list listeners; /* struct activity_listener */
 	bool failing;          /* the last write failed */
@@ -42,7 +42,7 @@ struct activity_log {
 	uint64_t prune_cursor;
 };
 
-static void pending_free(struct pending *pending)
+static void pending_entry_free(struct pending_entry *pending)
 {
 	list_remove(&pending->link);
 	activity_row_done(&pending->row);
@@ -96,10 +96,11 @@ static void listeners_tell(void *data)
 		return;
 	log->telling = false;
 	while (!list_empty(&log->written)) {
-		struct pending *pending = list_entry(log->written.next, struct pending, link);
+		struct pending_entry *pending =
+		    list_entry(log->written.next, struct pending_entry, link);
 		list_remove(&pending->link);
 		listeners_tell_row(log, &pending->row);
-		pending_free(pending);
+		pending_entry_free(pending);
 	}
 }
 
@@ -113,7 +114,7 @@ static void listeners_tell_later(struct activity_log *log)
 
 /* --- writing --- */
 
-static void hash_row(struct activity_row *row)
+static void row_hash(struct activity_row *row)
 {
 	struct activity_entry entry = {
 	    .sandbox = row->sandbox.text,
@@ -156,12 +157,12 @@ static void chain_rebase(struct activity_log *log, const struct id *id)
 		return;
 	log_warning("sandbox %s: its activity goes on after entry %" PRIu64, id->text, head.number);
 	list_each (&log->pending, node) {
-		struct activity_row *row = &list_entry(node, struct pending, link)->row;
+		struct activity_row *row = &list_entry(node, struct pending_entry, link)->row;
 		if (!id_equal(&row->sandbox, id))
 			continue;
 		row->number = ++head.number;
 		memcpy(row->previous, head.hash, sizeof(head.hash));
-		hash_row(row);
+		row_hash(row);
 		memcpy(head.hash, row->hash, sizeof(head.hash));
 	}
 	if (sandbox)
@@ -170,10 +171,10 @@ static void chain_rebase(struct activity_log *log, const struct id *id)
 
 /* Inserts every waiting entry, inside a transaction. 0, -1, or 1: the head of the chain of *ret_id
  * was wrong. */
-static int pending_insert(struct activity_log *log, struct id *ret_id, struct error *error)
+static int pending_entry_insert(struct activity_log *log, struct id *ret_id, struct error *error)
 {
 	list_each (&log->pending, node) {
-		struct activity_row *row = &list_entry(node, struct pending, link)->row;
+		struct activity_row *row = &list_entry(node, struct pending_entry, link)->row;
 		int result = store_activity_insert(log->core->store, row, &row->sequence, error);
 		if (result != 0) {
 			*ret_id = row->sandbox;
@@ -183,9 +184,9 @@ static int pending_insert(struct activity_log *log, struct id *ret_id, struct er
 	return 0;
 }
 
-static void flush_schedule(struct activity_log *log, uint32_t delay_ms);
+static void activity_flush_schedule(struct activity_log *log, uint32_t delay_ms);
 
-static void pending_written(struct activity_log *log)
+static void pending_entries_written(struct activity_log *log)
 {
 	while (!list_empty(&log->pending)) {
 		struct list *node = log->pending.next;
@@ -198,17 +199,18 @@ static void pending_written(struct activity_log *log)
 	log->failing = false;
 	if (list_empty(&log->listeners))
 		while (!list_empty(&log->written))
-			pending_free(list_entry(log->written.next, struct pending, link));
+			pending_entry_free(
+			    list_entry(log->written.next, struct pending_entry, link));
 	listeners_tell_later(log);
 }
 
-static void pending_write_failed(struct activity_log *log, const struct error *error)
+static void pending_entries_write_failed(struct activity_log *log, const struct error *error)
 {
 	if (!log->failing)
 		log_error("the activity cannot be written, %u entries wait: %s", log->count,
 			  error->message);
 	log->failing = true;
-	flush_schedule(log, RETRY_MS);
+	activity_flush_schedule(log, RETRY_MS);
 }
 
 int activity_save(struct core *core, int (*write)(void *data, struct error *error), void *data,
@@ -221,30 +223,30 @@ int activity_save(struct core *core, int (*write)(void *data, struct error *erro
 	if (!log || list_empty(&log->pending))
 		return write ? write(data, error) : 0;
 	if (store_transaction_begin(core->store, &own) < 0) {
-		pending_write_failed(log, &own);
+		pending_entries_write_failed(log, &own);
 		return write ? write(data, error) : 0;
 	}
 	if (write)
 		written = write(data, error);
 	if (written >= 0)
-		inserted = pending_insert(log, &id, &own);
+		inserted = pending_entry_insert(log, &id, &own);
 	bool good = written >= 0 && inserted == 0;
 	/* If the commit fails, both are undone. */
 	if (store_transaction_end(core->store, good ? 0 : -1, good ? &own : &(struct error){0}) ==
 	    0) {
-		pending_written(log);
+		pending_entries_written(log);
 		return written;
 	}
 	if (written < 0)
 		return written;
 	if (inserted > 0)
 		chain_rebase(log, &id);
-	pending_write_failed(log, &own);
+	pending_entries_write_failed(log, &own);
 	return write ? write(data, error) : -1;
 }
 
 /* Records the number of dropped entries of a sandbox when there is room again. */
-static void dropped_record(struct core *core, struct activity_log *log)
+static void dropped_entries_record(struct core *core, struct activity_log *log)
 {
 	log->any_dropped = false;
 	list_each (&core->sandboxes, node) {
@@ -267,7 +269,7 @@ void activity_flush(struct core *core)
 		return;
 	(void)!activity_save(core, NULL, NULL, &ignored);
 	if (log->any_dropped && !log->failing)
-		dropped_record(core, log);
+		dropped_entries_record(core, log);
 }
 
 int activity_each(struct core *core, const struct activity_query *query,
@@ -337,7 +339,7 @@ int activity_seek(struct core *core, const char *workspace, const char *name, co
 	return 0;
 }
 
-static void flush_due(void *data)
+static void activity_flush_due(void *data)
 {
 	struct core *core = data;
 	if (!core->private || !core->private->activity)
@@ -347,30 +349,30 @@ static void flush_due(void *data)
 		activity_flush(core);
 }
 
-static void flush_timer_due(uv_timer_t *timer)
+static void activity_flush_timer_due(uv_timer_t *timer)
 {
 	struct activity_log *log = container_of(timer, struct activity_log, timer);
 	if (!log->core->private->let_go)
 		activity_flush(log->core);
 }
 
-static void flush_schedule(struct activity_log *log, uint32_t delay_ms)
+static void activity_flush_schedule(struct activity_log *log, uint32_t delay_ms)
 {
 	if (log->core->private->stopping)
 		return;
 	if (delay_ms > 0) {
 		if (!uv_is_active((uv_handle_t *)&log->timer))
-			uv_timer_start(&log->timer, flush_timer_due, delay_ms, 0);
+			uv_timer_start(&log->timer, activity_flush_timer_due, delay_ms, 0);
 	} else if (!log->soon && !log->failing) {
 		log->soon = true;
-		core_later(log->core, flush_due, log->core);
+		core_later(log->core, activity_flush_due, log->core);
 	}
 }
 
 /* --- recording --- */
 
 /* A value as it is stored: redacted, UTF-8, cut to the maximum. */
-static void append_value(const struct core *core, struct buffer *packed, const char *value)
+static void details_append_value(const struct core *core, struct buffer *packed, const char *value)
 {
 	static const char more[] = "…";
 	DONE_BUFFER struct buffer text = BUFFER(ACTIVITY_VALUE_MAX + 64);
@@ -397,7 +399,7 @@ static void details_pack(const struct core *core, const struct detail *details, 
 			continue;
 		if (buffer_append(&packed, details[i].key, strlen(details[i].key) + 1) < 0)
 			abort();
-		append_value(core, &packed, details[i].value);
+		details_append_value(core, &packed, details[i].value);
 	}
 	row->details_size = (uint32_t)packed.size;
 	row->details = TAKE_PTR(packed.data);
@@ -422,7 +424,7 @@ void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const 
 		activity_entry_drop(sandbox, log);
 		return;
 	}
-	struct pending *pending = calloc(1, sizeof(*pending));
+	struct pending_entry *pending = calloc(1, sizeof(*pending));
 	if (!pending)
 		abort();
 	struct activity_row *row = &pending->row;
@@ -438,13 +440,13 @@ void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const 
 		row->exec = *exec;
 	details_pack(core, details, count, row);
 	memcpy(row->previous, head->hash, sizeof(head->hash));
-	hash_row(row);
+	row_hash(row);
 	head->number = row->number;
 	memcpy(head->hash, row->hash, sizeof(head->hash));
 	list_append(&log->pending, &pending->link);
 	log->count++;
 	bool lazy = kind == ACTIVITY_EXEC_STARTED || kind == ACTIVITY_SANDBOX_CREATED;
-	flush_schedule(log, lazy ? LAZY_MS : 0);
+	activity_flush_schedule(log, lazy ? LAZY_MS : 0);
 	uint32_t most = core->config.activity_entries;
 	if (most > 0 && head->number - head->first >= (uint64_t)most + most / 8 && !log->too_many) {
 		log->too_many = true;
@@ -468,13 +470,13 @@ void activity_take_back(struct sandbox *sandbox)
 	struct activity_head *head = &sandbox->life->activity;
 	if (!log || list_empty(&log->pending))
 		return;
-	struct pending *last = list_entry(log->pending.previous, struct pending, link);
+	struct pending_entry *last = list_entry(log->pending.previous, struct pending_entry, link);
 	if (!id_equal(&last->row.sandbox, &sandbox->row.id) || last->row.number != head->number)
 		return;
 	head->number--;
 	memcpy(head->hash, last->row.previous, sizeof(head->hash));
 	log->count--;
-	pending_free(last);
+	pending_entry_free(last);
 }
 
 /* --- start, stop, retention --- */
@@ -492,7 +494,7 @@ void activity_start(struct core *core)
 	core->private->activity = log;
 }
 
-static void flush_timer_closed(uv_handle_t *handle)
+static void activity_flush_timer_closed(uv_handle_t *handle)
 {
 	free(container_of((uv_timer_t *)handle, struct activity_log, timer));
 }
@@ -508,13 +510,13 @@ void activity_stop(struct core *core)
 		log_error("%u entries of the activity are lost", log->count);
 	core->private->activity = NULL;
 	while (!list_empty(&log->pending))
-		pending_free(list_entry(log->pending.next, struct pending, link));
+		pending_entry_free(list_entry(log->pending.next, struct pending_entry, link));
 	while (!list_empty(&log->written))
-		pending_free(list_entry(log->written.next, struct pending, link));
+		pending_entry_free(list_entry(log->written.next, struct pending_entry, link));
 	/* The listeners' owners free them: they are only taken out of the list. */
 	while (!list_empty(&log->listeners))
 		list_remove(log->listeners.next);
-	uv_close((uv_handle_t *)&log->timer, flush_timer_closed);
+	uv_close((uv_handle_t *)&log->timer, activity_flush_timer_closed);
 }
 
 /* The newest entry of a live sandbox stays, since the next one is chained to it. */
@@ -525,7 +527,7 @@ static bool newest_entry_keep(void *data, const struct id *sandbox, uint64_t num
 			  living->life->activity.number == number);
 }
 
-static bool prune_sandbox(struct core *core, struct sandbox *sandbox)
+static bool activity_prune_sandbox(struct core *core, struct sandbox *sandbox)
 {
 	struct activity_head *head = &sandbox->life->activity;
 	uint32_t most = core->config.activity_entries;
@@ -564,6 +566,6 @@ bool activity_prune(struct core *core)
 		log->prune_cursor = 0;
 	log->too_many = false;
 	list_each (&core->sandboxes, node)
-		more |= prune_sandbox(core, list_entry(node, struct sandbox, link));
+		more |= activity_prune_sandbox(core, list_entry(node, struct sandbox, link));
 	return more;
 }

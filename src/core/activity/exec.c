@@ -72,7 +72,7 @@ void activity_exec_loaded(struct exec *exec)
 
 /* --- the end --- */
 
-static void record_failed(struct exec *exec)
+static void exec_record_failed(struct exec *exec)
 {
 	const struct detail details[] = {
 	    {"code", error_info((enum error_kind)exec->row.error_kind)->code},
@@ -90,7 +90,7 @@ void activity_exec_ended(struct exec *exec)
 	if (id_is_set(&row->context))
 		return;
 	if (row->state == EXEC_FAILED) {
-		record_failed(exec);
+		exec_record_failed(exec);
 		return;
 	}
 	bool lost = row->end == EXEC_END_LOST, exited = row->end == EXEC_END_EXITED;
@@ -138,7 +138,7 @@ struct digest_work {
 };
 
 /* May be called in a thread: accesses only the stream. */
-static void hash_stream(struct digest_stream *stream, char *piece, size_t room)
+static void exec_hash_stream(struct digest_stream *stream, char *piece, size_t room)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	uint64_t at = 0, gap = 0;
@@ -154,7 +154,7 @@ static void hash_stream(struct digest_stream *stream, char *piece, size_t room)
 	EVP_MD_CTX_free(context);
 }
 
-static void digests_take(struct exec *exec, const struct digest_stream *streams)
+static void exec_digests_take(struct exec *exec, const struct digest_stream *streams)
 {
 	for (int i = 0; i < 2; i++) {
 		exec->digest_known[i] = streams[i].known;
@@ -162,14 +162,14 @@ static void digests_take(struct exec *exec, const struct digest_stream *streams)
 	}
 }
 
-static void work_free(struct digest_work *work)
+static void exec_hash_free(struct digest_work *work)
 {
 	fd_close(&work->streams[0].log.fd);
 	fd_close(&work->streams[1].log.fd);
 	free(work);
 }
 
-static void hash_work(struct loop_job *job)
+static void exec_hash_work(struct loop_job *job)
 {
 	struct digest_work *work = container_of(job, struct digest_work, job);
 	char *piece = malloc(PIECE);
@@ -177,22 +177,22 @@ static void hash_work(struct loop_job *job)
 		abort();
 	for (int i = 0; i < 2; i++)
 		if (work->streams[i].log.fd >= 0)
-			hash_stream(&work->streams[i], piece, PIECE);
+			exec_hash_stream(&work->streams[i], piece, PIECE);
 	free(piece);
 }
 
-static void hash_after(struct loop_job *job)
+static void exec_hash_after(struct loop_job *job)
 {
 	struct digest_work *work = container_of(job, struct digest_work, job);
 	struct sandbox *sandbox =
 	    work->core->private ? sandbox_by_id(work->core, &work->sandbox) : NULL;
 	struct exec *exec = sandbox ? exec_by_key(sandbox, work->key) : NULL;
 	if (exec && exec->written == EXEC_HASHING) {
-		digests_take(exec, work->streams);
+		exec_digests_take(exec, work->streams);
 		exec_save_end(exec);
 		exec_trim(sandbox);
 	}
-	work_free(work);
+	exec_hash_free(work);
 }
 
 /* In a thread, which gets copies of the streams. */
@@ -201,7 +201,7 @@ static void exec_hash_in_thread(struct exec *exec, const struct digest_stream *s
 	struct digest_work *work = calloc(1, sizeof(*work));
 	if (!work)
 		abort();
-	work->job = (struct loop_job){.in_thread = hash_work, .done = hash_after};
+	work->job = (struct loop_job){.in_thread = exec_hash_work, .done = exec_hash_after};
 	work->core = exec->sandbox->core;
 	work->sandbox = exec->sandbox->row.id;
 	work->key = exec->row.key;
@@ -234,7 +234,7 @@ bool exec_digest_begin(struct exec *exec)
 		if (sizes[i] > 0)
 			streams[i].log = exec->logs[i];
 		if (sizes[i] <= INLINE_MAX)
-			hash_stream(&streams[i], piece, sizeof(piece));
+			exec_hash_stream(&streams[i], piece, sizeof(piece));
 		else
 			large = true;
 		if (streams[i].known)
@@ -245,7 +245,7 @@ bool exec_digest_begin(struct exec *exec)
 		exec->written = EXEC_HASHING;
 		return true;
 	}
-	digests_take(exec, streams);
+	exec_digests_take(exec, streams);
 	return false;
 }
 

@@ -58,7 +58,8 @@ static bool word_boundary(const char *name, size_t size, size_t at)
 
 /* A pattern with a '*' must match the whole name; without one it must match a word of it, or
  * several words in a row. */
-static bool pattern_matches(const char *pattern, size_t length, const char *name, size_t size)
+static bool secret_pattern_matches(const char *pattern, size_t length, const char *name,
+				   size_t size)
 {
 	if (memchr(pattern, '*', length))
 		return glob_matches(pattern, length, name, size);
@@ -70,7 +71,7 @@ static bool pattern_matches(const char *pattern, size_t length, const char *name
 }
 
 /* Matches a pattern, and none with '!' before it. */
-static bool is_secret(const char *patterns, const char *name, size_t size)
+static bool name_is_secret(const char *patterns, const char *name, size_t size)
 {
 	bool secret = false;
 	while (size > 0 && *name == '-') {
@@ -84,7 +85,7 @@ static bool is_secret(const char *patterns, const char *name, size_t size)
 		patterns += exception;
 		size_t length = strcspn(patterns, " \t,:");
 		if (length > 0 && (exception || !secret) &&
-		    pattern_matches(patterns, length, name, size)) {
+		    secret_pattern_matches(patterns, length, name, size)) {
 			if (exception)
 				return false;
 			secret = true;
@@ -94,7 +95,7 @@ static bool is_secret(const char *patterns, const char *name, size_t size)
 	return secret;
 }
 
-static bool is_scheme(const char *text, size_t size)
+static bool token_is_scheme(const char *text, size_t size)
 {
 	return (size == 6 && strncasecmp(text, "bearer", 6) == 0) ||
 	       (size == 5 && strncasecmp(text, "basic", 5) == 0);
@@ -106,7 +107,7 @@ static size_t credentials_size(const char *text)
 }
 
 /* The text after "Bearer" outside of a header is a token or the next word of a sentence. */
-static bool looks_like_credentials(const char *text)
+static bool token_looks_like_credentials(const char *text)
 {
 	size_t size = credentials_size(text);
 	return size >= BEARER_TOKEN_MIN && strcspn(text, "0123456789=") < size;
@@ -137,7 +138,7 @@ static const char *word_end(const char *at)
 	return at;
 }
 
-struct output {
+struct redact_output {
 	struct buffer *buffer;
 	const char *text;   /* its beginning */
 	const char *from;   /* not yet written */
@@ -146,7 +147,7 @@ struct output {
 	bool to_end;        /* a value extends to the end of the text */
 };
 
-static void output_put(struct output *output, const char *until, const char *mask)
+static void redact_output_put(struct redact_output *output, const char *until, const char *mask)
 {
 	/* The buffer is as long as the stored value; the caller cuts the rest. */
 	size_t size = (size_t)(until - output->from), room;
@@ -155,17 +156,17 @@ static void output_put(struct output *output, const char *until, const char *mas
 		(void)!buffer_append_text(output->buffer, mask);
 }
 
-static void mask_value(struct output *output, const char *begin, const char *end)
+static void redact_mask_value(struct redact_output *output, const char *begin, const char *end)
 {
 	if (end == begin)
 		return;
-	output_put(output, begin, MASK);
+	redact_output_put(output, begin, MASK);
 	output->from = output->resume = end;
 }
 
 /* Masks the value at `value`, inside of `quote` (0: none). An assigned value is a shell word; a
  * value after a colon is JSON's, or a header's that extends to the closing quote. */
-static void mask_from(struct output *output, const char *value, char quote, char sign)
+static void redact_mask_from(struct redact_output *output, const char *value, char quote, char sign)
 {
 	bool quoted = *value == '"' || *value == '\'',
 	     escaped = value[0] == '\\' && value[1] == '"';
@@ -190,12 +191,12 @@ static void mask_from(struct output *output, const char *value, char quote, char
 	} else {
 		end = quote ? quoted_end(value, quote, quote == '"') : word_end(value);
 	}
-	mask_value(output, begin, end);
+	redact_mask_value(output, begin, end);
 	output->resume = resume ? resume : end;
 }
 
 /* Is the word that ends before `end` an option, as -H in `curl -H Name: value`? */
-static bool follows_option(const char *text, const char *end)
+static bool text_follows_option(const char *text, const char *end)
 {
 	const char *word = end;
 	while (word > text && !isspace((unsigned char)word[-1]))
@@ -205,7 +206,8 @@ static bool follows_option(const char *text, const char *end)
 
 /* Is the bare `name` before a colon a name in a header, in YAML or the like? In `cat: secret: No
  * such file` and in paths and file names it is not. */
-static bool colon_names(const struct output *output, const char *name, size_t size, bool blank)
+static bool colon_names(const struct redact_output *output, const char *name, size_t size,
+			bool blank)
 {
 	const char *before = name;
 	if (memchr(name, '.', size))
@@ -216,12 +218,12 @@ static bool colon_names(const struct output *output, const char *name, size_t si
 		return true;
 	/* `curl -H X-Token:abc`; with a blank only after an option, because of `fix the token: it
 	 * expires`. */
-	return before < name && (!blank || follows_option(output->text, before));
+	return before < name && (!blank || text_follows_option(output->text, before));
 }
 
 /* The beginning of the name's value, or NULL. */
-static const char *value_of(const struct output *output, const char *name, size_t size,
-			    char *ret_quote, char *ret_sign)
+static const char *option_value(const struct redact_output *output, const char *name, size_t size,
+				char *ret_quote, char *ret_sign)
 {
 	const char *end = name + size, *value = end + strspn(end, " \t"),
 		   *at = end + (end[0] == '\\' && end[1] == '"');
@@ -251,7 +253,8 @@ static const char *value_of(const struct output *output, const char *name, size_
 
 /* `NAME=value`, `"name": "value"`, `--name value`, `Authorization: Bearer value`, `Bearer value`.
  */
-static void look_at_name(const char *patterns, const char *name, struct output *output)
+static void redact_look_at_name(const char *patterns, const char *name,
+				struct redact_output *output)
 {
 	static const char header[] = "*AUTHORIZATION";
 	size_t size = 0;
@@ -259,30 +262,31 @@ static void look_at_name(const char *patterns, const char *name, struct output *
 		size++;
 	const char *value = name + size + strspn(name + size, " \t");
 	char quote, sign;
-	if (is_scheme(name, size) && value > name + size && looks_like_credentials(value)) {
-		mask_value(output, value, value + credentials_size(value));
+	if (token_is_scheme(name, size) && value > name + size &&
+	    token_looks_like_credentials(value)) {
+		redact_mask_value(output, value, value + credentials_size(value));
 		return;
 	}
-	value = value_of(output, name, size, &quote, &sign);
+	value = option_value(output, name, size, &quote, &sign);
 	/* Last, since it takes longest: most names have nothing after them that could be a
 	 * value. */
 	if (!value || !*value ||
-	    (!is_secret(patterns, name, size) && !is_secret(header, name, size)))
+	    (!name_is_secret(patterns, name, size) && !name_is_secret(header, name, size)))
 		return;
 	const char *word = value + (*value == '"' || *value == '\'');
 	size_t length = 0;
 	while (isalpha((unsigned char)word[length]))
 		length++;
-	if (sign == ':' && is_scheme(word, length) && word[length] == ' ') {
+	if (sign == ':' && token_is_scheme(word, length) && word[length] == ' ') {
 		word += length + strspn(word + length, " \t");
-		mask_value(output, word, word + credentials_size(word));
+		redact_mask_value(output, word, word + credentials_size(word));
 		return;
 	}
-	mask_from(output, value, quote, sign);
+	redact_mask_from(output, value, quote, sign);
 }
 
 /* "://user:password@host" and "://token@host". */
-static const char *look_at_url(const char *sign, struct output *output)
+static const char *redact_look_at_url(const char *sign, struct redact_output *output)
 {
 	const char *begin = sign + 3, *end = begin + strcspn(begin, "/ \t\r\n\"'?#<>");
 	const char *at = NULL, *colon = memchr(begin, ':', (size_t)(end - begin));
@@ -290,18 +294,18 @@ static const char *look_at_url(const char *sign, struct output *output)
 		at = *c == '@' ? c : at;
 	if (!at)
 		return begin;
-	mask_value(output, colon && colon < at ? colon + 1 : begin, at);
+	redact_mask_value(output, colon && colon < at ? colon + 1 : begin, at);
 	return at;
 }
 
-static const char *look_at_token(const char *text, struct output *output)
+static const char *redact_look_at_token(const char *text, struct redact_output *output)
 {
 	const char *end = text + 4;
 	while (isalnum((unsigned char)*end) || *end == '_' || *end == '-')
 		end++;
 	if (end - text < 4 + OWN_TOKEN_MIN)
 		return text + 4;
-	mask_value(output, text + 4, end);
+	redact_mask_value(output, text + 4, end);
 	return end;
 }
 
@@ -312,7 +316,8 @@ static bool quote_opens(const char *at)
 }
 
 /* Skips a quote or escape, which is not part of a name. Returns where to continue. */
-static const char *look_at_quote(const char *text, const char *at, struct output *output)
+static const char *redact_look_at_quote(const char *text, const char *at,
+					struct redact_output *output)
 {
 	if (*at == '\\' && output->quote != '\'' && at[1] && strchr("\\\"'", at[1]))
 		return at + 2;
@@ -327,7 +332,8 @@ static const char *look_at_quote(const char *text, const char *at, struct output
 static void text_redact(const char *patterns, const char *text, bool to_end,
 			struct buffer *ret_text)
 {
-	struct output output = {.buffer = ret_text, .text = text, .from = text, .to_end = to_end};
+	struct redact_output output = {
+	    .buffer = ret_text, .text = text, .from = text, .to_end = to_end};
 	bool inside = false; /* inside a name that was checked already */
 	/* Text that does not fit the buffer need not be checked. */
 	for (const char *at = text;
@@ -335,20 +341,20 @@ static void text_redact(const char *patterns, const char *text, bool to_end,
 		const char *next = at + 1;
 		output.resume = at;
 		if (strncmp(at, "csn_", 4) == 0)
-			next = look_at_token(at, &output);
+			next = redact_look_at_token(at, &output);
 		else if (strncmp(at, "://", 3) == 0)
-			next = look_at_url(at, &output);
+			next = redact_look_at_url(at, &output);
 		else if (!name_character(*at))
-			next = look_at_quote(text, at, &output);
+			next = redact_look_at_quote(text, at, &output);
 		else if (!inside) {
-			look_at_name(patterns, at, &output);
+			redact_look_at_name(patterns, at, &output);
 			/* The value may contain one of our tokens. */
 			next = MAX(at + 1, output.resume);
 		}
 		inside = name_character(*at) && next == at + 1;
 		at = next;
 	}
-	output_put(&output, output.from + strlen(output.from), "");
+	redact_output_put(&output, output.from + strlen(output.from), "");
 }
 
 void activity_redact(const char *patterns, const char *text, struct buffer *ret_text)
@@ -356,7 +362,7 @@ void activity_redact(const char *patterns, const char *text, struct buffer *ret_
 	text_redact(patterns, text, false, ret_text);
 }
 
-static bool is_shell(const char *program)
+static bool name_is_shell(const char *program)
 {
 	static const char *const names[] = {"sh", "bash", "dash", "ash", "ksh", "zsh"};
 	const char *name = strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
@@ -375,13 +381,13 @@ static void buffer_append_bounded(struct buffer *buffer, const char *text)
 void activity_redact_command(const char *patterns, const char *const *argv, size_t argc,
 			     struct buffer *ret_text)
 {
-	bool shell = argc > 2 && is_shell(argv[0]) && argv[1][0] == '-' &&
+	bool shell = argc > 2 && name_is_shell(argv[0]) && argv[1][0] == '-' &&
 		     argv[1][strlen(argv[1]) - 1] == 'c';
 	for (size_t i = 0; i < argc && ret_text->size < ret_text->maximum; i++) {
 		const char *before = i > 0 ? argv[i - 1] : "";
 		buffer_append_bounded(ret_text, i > 0 ? " " : "");
 		if (before[0] == '-' && !strchr(before, '=') && strncmp(argv[i], "--", 2) != 0 &&
-		    argv[i][0] && is_secret(patterns, before, strlen(before)))
+		    argv[i][0] && name_is_secret(patterns, before, strlen(before)))
 			buffer_append_bounded(ret_text, MASK);
 		else
 			text_redact(patterns, argv[i], !(shell && i == 2), ret_text);

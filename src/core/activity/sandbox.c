@@ -1,7 +1,7 @@
 /* The changes of a sandbox's state that get an entry in its activity, and the caller named in it.
  * Called by core/sandbox/step.c at every change; does not block.
  *
- * A change happens some turns after its request. So the caller is kept in transition.asked_by from
+ * A change happens some turns after its request. So the caller is kept in transition.begun_by from
  * the beginning of a transition until its entry; a change without a caller was done by "system". */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ void activity_transition_by(struct sandbox *sandbox, const struct principal *pri
 	/* Woken by a request of an earlier turn. */
 	if (!principal && life->woken_by[0])
 		memcpy(actor, life->woken_by, sizeof(actor));
-	memcpy(life->transition.asked_by, actor, sizeof(actor));
+	memcpy(life->transition.begun_by, actor, sizeof(actor));
 	life->woken_by[0] = '\0';
 }
 
@@ -31,7 +31,7 @@ void activity_woken_by(struct sandbox *sandbox, const struct principal *principa
 static void transition_record(struct sandbox *sandbox, enum activity_kind kind,
 			      const struct detail *details, size_t count)
 {
-	char *by = sandbox->life->transition.asked_by;
+	char *by = sandbox->life->transition.begun_by;
 	activity_record_by(sandbox, kind, by[0] ? by : "system", NULL, details, count);
 	by[0] = '\0';
 }
@@ -48,7 +48,7 @@ static void limits_unenforced_text(const struct sandbox_row *row, char *text, si
 		snprintf(text, room, "none");
 }
 
-static void record_boot(struct sandbox *sandbox, enum activity_kind kind)
+static void activity_record_boot(struct sandbox *sandbox, enum activity_kind kind)
 {
 	char boot[24], missing[128];
 	snprintf(boot, sizeof(boot), "%" PRIu64, sandbox->row.boot_us);
@@ -75,7 +75,7 @@ void activity_paused(struct sandbox *sandbox)
 	transition_record(sandbox, ACTIVITY_SANDBOX_PAUSED, details, ARRAY_SIZE(details));
 }
 
-static void record_end(struct sandbox *sandbox)
+static void activity_record_end(struct sandbox *sandbox)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	const struct detail details[] = {
@@ -92,8 +92,9 @@ bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum san
 	if (state == before)
 		return false;
 	if (state == SANDBOX_RUNNING && was->booting)
-		record_boot(sandbox, before == SANDBOX_CREATING ? ACTIVITY_SANDBOX_RUNNING
-								: ACTIVITY_SANDBOX_STARTED);
+		activity_record_boot(sandbox, before == SANDBOX_CREATING
+						  ? ACTIVITY_SANDBOX_RUNNING
+						  : ACTIVITY_SANDBOX_STARTED);
 	else if (state == SANDBOX_RUNNING && was->counts_as == COUNTS_PAUSED)
 		transition_record(sandbox, ACTIVITY_SANDBOX_RESUMED, NULL, 0);
 	else if (state == SANDBOX_PAUSED && before == SANDBOX_PAUSING &&
@@ -106,7 +107,7 @@ bool activity_state(struct sandbox *sandbox, enum sandbox_state before, enum san
 								 : "its processes ended"},
 				  1);
 	else if (state == SANDBOX_ENDED)
-		record_end(sandbox);
+		activity_record_end(sandbox);
 	else
 		return false;
 	return true;
@@ -125,7 +126,7 @@ void activity_created(struct sandbox *sandbox, const struct principal *principal
 		 {"isolation", tier_name((enum tier)row->tier)},
 		 {"network", network_name(row->network)}, {"cpu_millis", cpu},
 		 {"memory_bytes", memory}, {"disk_bytes", disk}, {"timeout_seconds", timeout});
-	activity_actor(principal, sandbox->life->transition.asked_by);
+	activity_actor(principal, sandbox->life->transition.begun_by);
 }
 
 void activity_failed(struct sandbox *sandbox, const char *what, const struct error *error)

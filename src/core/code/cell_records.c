@@ -11,7 +11,7 @@
 
 /* --- round trips --- */
 
-struct settle {
+struct cell_settle {
 	struct guest_echo echo;
 	struct core *core;
 	struct id id;
@@ -19,9 +19,9 @@ struct settle {
 	void (*then)(struct code_context *context);
 };
 
-static void settle_next_round(void *data)
+static void code_settle_next_round(void *data)
 {
-	struct settle *settle = data;
+	struct cell_settle *settle = data;
 	struct code_context *context = code_context_by_id(settle->core, &settle->id);
 	struct guest_link *guest = context ? context->sandbox->guest : NULL;
 	if (guest && settle->rounds > 0) {
@@ -35,13 +35,13 @@ static void settle_next_round(void *data)
 		then(context);
 }
 
-static void settle_echo_answered(struct guest_echo *echo, bool lost)
+static void code_settle_echo_answered(struct guest_echo *echo, bool lost)
 {
-	struct settle *settle = container_of(echo, struct settle, echo);
+	struct cell_settle *settle = container_of(echo, struct cell_settle, echo);
 	if (lost)
 		settle->rounds = 0;
 	/* Not from within the answer's callback: `then` may do anything. */
-	core_later(settle->core, settle_next_round, settle);
+	core_later(settle->core, code_settle_next_round, settle);
 }
 
 /* In each turn of its loop the init reads up to a pipe's size of each stream, and sends answers in
@@ -49,22 +49,22 @@ static void settle_echo_answered(struct guest_echo *echo, bool lost)
  * question. */
 void code_settle(struct code_context *context, void (*then)(struct code_context *context))
 {
-	struct settle *settle = calloc(1, sizeof(*settle));
+	struct cell_settle *settle = calloc(1, sizeof(*settle));
 	if (!settle)
 		abort();
-	*settle = (struct settle){
-	    .echo = {.answered = settle_echo_answered},
+	*settle = (struct cell_settle){
+	    .echo = {.answered = code_settle_echo_answered},
 	    .core = context->sandbox->core,
 	    .id = context->row.id,
 	    .rounds = 2,
 	    .then = then,
 	};
-	core_later(settle->core, settle_next_round, settle);
+	core_later(settle->core, code_settle_next_round, settle);
 }
 
 static void cell_settled(struct code_context *context)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct core *core = context->sandbox->core;
 	struct id id = context->row.id;
 	if (!waited || code_cell_of(context, waited->number)->state != CELL_ENDING)
@@ -119,7 +119,7 @@ static bool cell_keep_part(struct code_cell *cell, const struct code_record *rec
 
 static bool record_began(struct code_context *context, const struct code_record *record)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	/* A cell that an earlier daemon sent: no request waits for it any more. */
 	if (!waited || waited->number != record->cell)
 		return record->cell <= context->row.cells;
@@ -135,7 +135,7 @@ static bool record_began(struct code_context *context, const struct code_record 
 
 static bool record_ended(struct code_context *context, const struct code_record *record)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	if (!waited || waited->number != record->cell)
 		return record->cell <= context->row.cells;
 	if (!waited->begun || code_cell_of(context, waited->number)->state == CELL_ENDING)
@@ -188,7 +188,7 @@ static void cell_show_results(struct code_context *context, const struct code_ce
 static void cell_results_settled(struct code_context *context)
 {
 	struct code_life *life = context->life;
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct exec *exec = life->main.exec;
 	life->showing = false;
 	if (!waited || !waited->begun || !waited->callbacks.changed || !exec)
@@ -209,7 +209,7 @@ static void cell_results_settled(struct code_context *context)
 static bool record_take(struct code_context *context, struct exec *control,
 			const struct code_record *record, uint64_t offset)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct code_cell *cell;
 	switch (record->kind) {
 	case CODE_RECORD_READY:
@@ -295,7 +295,7 @@ void code_ready_again(struct code_context *context, struct exec *control)
  * the way. */
 static void cell_caught_up(struct code_context *context)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	if (!context->life->resumed)
 		return;
 	context->life->resumed = false;

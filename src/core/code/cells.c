@@ -73,7 +73,7 @@ static void foreground_cell_free(struct foreground_cell *waited)
 
 void foreground_cell_changed(struct code_context *context)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	if (waited && waited->callbacks.changed)
 		waited->callbacks.changed(waited->callbacks.data, context,
 					  code_cell_of(context, waited->number));
@@ -94,7 +94,7 @@ static void cell_record_activity(struct code_context *context, const struct fore
 	char number[24], code[16];
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)cell->number);
 	snprintf(code, sizeof(code), "%d", cell->exit_code);
-	ACTIVITY(context->sandbox, ACTIVITY_CODE_RAN, asker_principal(&waited->asker),
+	ACTIVITY(context->sandbox, ACTIVITY_CODE_RAN, kept_principal_get(&waited->caller),
 		 &context->row.exec, {"language", code_language_name(context->row.language)},
 		 {"context", context->once ? NULL : context->row.id.text}, {"cell", number},
 		 {"exit_code", code}, {"timed_out", cell->timed_out ? "true" : NULL},
@@ -132,10 +132,10 @@ static bool cell_on_record(const struct code_context *context, const struct code
 
 void foreground_cell_finish(struct code_context *context, const struct error *error)
 {
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct code_cell *cell = waited->number ? code_cell_of(context, waited->number) : NULL;
 	struct exec *exec = context->life->main.exec;
-	context->running = NULL;
+	context->running_cell = NULL;
 	context->life->interrupts = 0;
 	context->life->interrupt_at = 0;
 	if (cell && exec) {
@@ -238,12 +238,13 @@ void code_next(struct code_context *context)
 	struct core *core = context->sandbox->core;
 	struct id id = context->row.id;
 	struct error error;
-	while (!context->running && !list_empty(&context->queue) && code_context_alive(context)) {
+	while (!context->running_cell && !list_empty(&context->queue) &&
+	       code_context_alive(context)) {
 		struct foreground_cell *waited =
 		    list_entry(context->queue.next, struct foreground_cell, link);
 		list_remove(&waited->link);
 		context->queued--;
-		context->running = waited;
+		context->running_cell = waited;
 		if (cell_send(context, waited, &error) == 0)
 			return;
 		waited->number = 0;
@@ -270,7 +271,7 @@ static struct foreground_cell *foreground_cell_new(struct code_context *context,
 	waited->size = spec->size;
 	waited->timeout_ms = spec->timeout_ms;
 	waited->cell = spec->cell;
-	waited->asker = asker_from_principal(spec->principal);
+	waited->caller = principal_keep(spec->principal);
 	return waited;
 }
 
@@ -288,20 +289,20 @@ static int cell_start_once(struct sandbox *sandbox, const struct code_spec *spec
 	    .user = spec->user ? text_duplicate(spec->user) : NULL,
 	};
 	struct code_context *context = code_context_new(sandbox, &row, true);
-	context->life->asker = asker_from_principal(spec->principal);
+	context->life->caller = principal_keep(spec->principal);
 	if (code_interpreter_start(context, spec, error) < 0) {
 		code_context_free(context);
 		return -1;
 	}
 	struct foreground_cell *waited = foreground_cell_new(context, spec, callbacks);
-	context->running = waited;
+	context->running_cell = waited;
 	*ret_cell = waited;
 	if (cell_send(context, waited, error) == 0) {
 		if (id_is_set(&waited->cell))
 			foreground_cell_keep(context);
 		return 0;
 	}
-	context->running = NULL;
+	context->running_cell = NULL;
 	foreground_cell_free(waited);
 	code_interpreter_stop(context);
 	code_context_free(context);
@@ -336,14 +337,14 @@ int foreground_cell_start(struct sandbox *sandbox, struct code_context *context,
 	list_append(&context->queue, &waited->link);
 	context->queued++;
 	*ret_cell = waited;
-	if (context->running)
+	if (context->running_cell)
 		return 0;
 	list_remove(&waited->link);
 	context->queued--;
-	context->running = waited;
+	context->running_cell = waited;
 	if (cell_send(context, waited, error) == 0)
 		return 0;
-	context->running = NULL;
+	context->running_cell = NULL;
 	foreground_cell_free(waited);
 	return -1;
 }
@@ -352,7 +353,7 @@ void foreground_cell_abandon(struct foreground_cell *waited)
 {
 	struct code_context *context = waited->context;
 	waited->callbacks = (struct code_callbacks){0};
-	if (context->running == waited) {
+	if (context->running_cell == waited) {
 		if (context->once && context->life->main.exec)
 			exec_cancel(context->life->main.exec, NULL);
 		else
@@ -367,7 +368,7 @@ void foreground_cell_abandon(struct foreground_cell *waited)
 
 bool foreground_cell_sent(const struct foreground_cell *waited)
 {
-	return waited->context->running == waited && waited->number != 0;
+	return waited->context->running_cell == waited && waited->number != 0;
 }
 
 int foreground_cell_record(struct foreground_cell *waited, struct error *error)
@@ -381,7 +382,7 @@ int foreground_cell_record(struct foreground_cell *waited, struct error *error)
 void foreground_cell_keep(struct code_context *context)
 {
 	struct code_life *life = context->life;
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	struct error error;
 	if (life->recorded || !waited || !foreground_cell_sent(waited))
 		return;

@@ -80,7 +80,7 @@ struct exec *code_context_exec(const struct code_context *context)
 
 const struct principal *code_principal(const struct code_context *context)
 {
-	return asker_principal(&context->life->asker);
+	return kept_principal_get(&context->life->caller);
 }
 
 void code_context_save(struct code_context *context)
@@ -139,7 +139,7 @@ struct code_context *code_context_of_cell(struct core *core, const struct princi
 /* The running cell ends with the interpreter. */
 static void context_finish_cell(struct code_context *context)
 {
-	struct code_cell *cell = code_cell_of(context, context->running->number);
+	struct code_cell *cell = code_cell_of(context, context->running_cell->number);
 	struct exec *exec = context->life->main.exec;
 	if (context->life->start_error.kind != ERROR_NONE && context->once) {
 		struct error error = context->life->start_error;
@@ -168,7 +168,7 @@ static bool context_tell_all(struct code_context *context, const struct error *e
 	}
 	if (code_context_by_id(core, &id) != context)
 		return false;
-	if (context->running)
+	if (context->running_cell)
 		context_finish_cell(context);
 	if (code_context_by_id(core, &id) != context)
 		return false;
@@ -257,7 +257,7 @@ void code_let_go(struct core *core)
 {
 	list_each (&core->private->contexts, node) {
 		struct code_context *context = list_entry(node, struct code_context, link);
-		if (context->once && !(context->sandbox->row.options & OPTION_ONE_SHOT))
+		if (context->once && !(context->sandbox->row.options & OPTION_ONESHOT))
 			foreground_cell_keep(context);
 	}
 }
@@ -281,7 +281,7 @@ void code_forget_all(struct sandbox *sandbox)
 			exec_unwatch(&life->main);
 		if (life->control.exec)
 			exec_unwatch(&life->control);
-		if (context->running)
+		if (context->running_cell)
 			foreground_cell_finish(context, &error);
 		if (context_tell_all(context, &error))
 			code_context_free(context);
@@ -362,7 +362,7 @@ int code_context_create(struct sandbox *sandbox, const struct code_spec *spec, C
 	row.cwd = spec->cwd ? text_duplicate(spec->cwd) : NULL;
 	row.user = spec->user ? text_duplicate(spec->user) : NULL;
 	struct code_context *context = code_context_new(sandbox, &row, false);
-	context->life->asker = asker_from_principal(spec->principal);
+	context->life->caller = principal_keep(spec->principal);
 	if (code_interpreter_start(context, spec, error) < 0) {
 		code_context_free(context);
 		return -1;
@@ -417,7 +417,7 @@ int code_context_restart(struct code_context *context, const struct principal *p
 	free(row->reason);
 	row->reason = NULL;
 	life->start_error = (struct error){0};
-	life->asker = asker_from_principal(principal);
+	life->caller = principal_keep(principal);
 	char *packed = malloc(row->environment_size + 1);
 	if (!packed)
 		abort();

@@ -76,7 +76,7 @@ struct code_context {
 	char version[201]; /* of the interpreter, as the driver reports it */
 	struct code_cell
 	    cells[CODE_CELLS_KEPT]; /* the one with number n is at n % CODE_CELLS_KEPT */
-	struct foreground_cell *running;
+	struct foreground_cell *running_cell;
 	struct list queue; /* struct foreground_cell */
 	uint32_t queued;
 	struct code_life *life; /* code_private.h */

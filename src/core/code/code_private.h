@@ -24,7 +24,7 @@ struct foreground_cell {
 	char *code;
 	size_t size;
 	uint32_t timeout_ms;
-	struct asker asker;
+	struct kept_principal caller;
 	uint64_t number; /* 0 while it waits */
 	struct id cell;  /* the spec's */
 	bool begun;
@@ -59,7 +59,7 @@ struct code_life {
 	void *created_data;
 	struct error start_error; /* why the interpreter did not become ready */
 	bool recorded;            /* it has a row */
-	struct asker asker;
+	struct kept_principal caller;
 };
 
 /* code.c */

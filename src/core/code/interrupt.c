@@ -7,7 +7,7 @@
 #include "core/code/code_private.h"
 #include "core/exec/exec.h"
 
-static void send_interrupt(struct code_context *context, bool tree)
+static void context_send_interrupt(struct code_context *context, bool tree)
 {
 	struct error error;
 	struct exec *exec = context->life->main.exec;
@@ -20,31 +20,31 @@ static void send_interrupt(struct code_context *context, bool tree)
 void code_interrupt(struct code_context *context)
 {
 	struct code_life *life = context->life;
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	if (!waited || life->interrupts > 0)
 		return;
 	code_cell_of(context, waited->number)->interrupted = true;
 	life->interrupts = 1;
 	life->interrupt_at = clock_boot() + CODE_GRACE_LEADER;
 	timers_wake_at(context->sandbox->core, life->interrupt_at);
-	send_interrupt(context, context->row.language == CODE_BASH);
+	context_send_interrupt(context, context->row.language == CODE_BASH);
 }
 
 bool code_context_interrupt(struct code_context *context)
 {
-	if (!context->running || !code_context_alive(context))
+	if (!context->running_cell || !code_context_alive(context))
 		return false;
 	code_interrupt(context);
 	return true;
 }
 
-static void interrupt_more(struct code_context *context, int64_t now)
+static void context_interrupt_more(struct code_context *context, int64_t now)
 {
 	struct code_life *life = context->life;
 	if (life->interrupts < CODE_INTERRUPTS) {
 		life->interrupts++;
 		life->interrupt_at = now + CODE_GRACE_TREE;
-		send_interrupt(context, true);
+		context_send_interrupt(context, true);
 		return;
 	}
 	/* The interpreter does not react: the watcher sees its end. */
@@ -53,10 +53,10 @@ static void interrupt_more(struct code_context *context, int64_t now)
 		exec_cancel(life->main.exec, NULL);
 }
 
-static int64_t check_context(struct code_context *context, int64_t now)
+static int64_t code_check_context(struct code_context *context, int64_t now)
 {
 	struct code_life *life = context->life;
-	struct foreground_cell *waited = context->running;
+	struct foreground_cell *waited = context->running_cell;
 	int64_t next = INT64_MAX;
 	if (life->created)
 		return life->ready_until;
@@ -80,7 +80,7 @@ static int64_t check_context(struct code_context *context, int64_t now)
 		code_interrupt(context);
 	}
 	if (life->interrupt_at != 0 && life->interrupt_at <= now)
-		interrupt_more(context, now);
+		context_interrupt_more(context, now);
 	if (waited->deadline != 0)
 		next = waited->deadline;
 	if (life->interrupt_at != 0)
@@ -117,7 +117,7 @@ int64_t code_check(struct sandbox *sandbox, int64_t now)
 	list_each (&sandbox->core->private->contexts, node) {
 		struct code_context *context = list_entry(node, struct code_context, link);
 		if (context->sandbox == sandbox && code_context_alive(context))
-			next = MIN(next, check_context(context, now));
+			next = MIN(next, code_check_context(context, now));
 	}
 	return next;
 }

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-static const char *const kinds[] = {
+static const char *const record_kinds[] = {
     [CODE_RECORD_READY] = "ready", [CODE_RECORD_BEGIN] = "begin", [CODE_RECORD_DATA] = "data",
     [CODE_RECORD_LEFT] = "left",   [CODE_RECORD_ERROR] = "error", [CODE_RECORD_WHOLE] = "whole",
     [CODE_RECORD_END] = "end",
@@ -19,7 +19,7 @@ struct words {
 	const char *at, *end;
 };
 
-static bool next_word(struct words *words, char *to, size_t room)
+static bool line_next_word(struct words *words, char *to, size_t room)
 {
 	const char *blank = memchr(words->at, ' ', (size_t)(words->end - words->at));
 	const char *stop = blank ? blank : words->end;
@@ -33,10 +33,10 @@ static bool next_word(struct words *words, char *to, size_t room)
 	return true;
 }
 
-static bool next_number(struct words *words, uint64_t maximum, uint64_t *ret_number)
+static bool line_next_number(struct words *words, uint64_t maximum, uint64_t *ret_number)
 {
 	char text[24];
-	return next_word(words, text, sizeof(text)) &&
+	return line_next_word(words, text, sizeof(text)) &&
 	       text_to_u64(text, 0, maximum, ret_number) == 0;
 }
 
@@ -101,15 +101,15 @@ int code_record_parse(const char *data, size_t size, struct code_record *ret_rec
 	struct code_record record = {0};
 	char kind[16];
 	uint64_t index, bytes;
-	if (!next_word(&words, kind, sizeof(kind)))
+	if (!line_next_word(&words, kind, sizeof(kind)))
 		return -EBADMSG;
 	for (size_t i = CODE_RECORD_READY; i <= CODE_RECORD_END; i++)
-		if (strcmp(kind, kinds[i]) == 0)
+		if (strcmp(kind, record_kinds[i]) == 0)
 			record.kind = (enum code_record_kind)i;
-	if (!record.kind || !next_number(&words, INT64_MAX, &record.cell) ||
-	    !next_number(&words, UINT32_MAX, &index) ||
-	    !next_word(&words, record.key, sizeof(record.key)) || !key_valid(record.key) ||
-	    !next_number(&words, size_max(record.kind), &bytes) || words.at != words.end)
+	if (!record.kind || !line_next_number(&words, INT64_MAX, &record.cell) ||
+	    !line_next_number(&words, UINT32_MAX, &index) ||
+	    !line_next_word(&words, record.key, sizeof(record.key)) || !key_valid(record.key) ||
+	    !line_next_number(&words, size_max(record.kind), &bytes) || words.at != words.end)
 		return -EBADMSG;
 	record.index = (uint32_t)index;
 	record.size = (uint32_t)bytes;

@@ -51,7 +51,7 @@ static void context_resume_cell(struct code_context *context)
 	    .err_begin = row->err_begin,
 	    .sent_wall = row->cell_wall,
 	};
-	context->running = waited;
+	context->running_cell = waited;
 	/* A cell that was sent before the driver was ready begins after the driver's first
 	 * record. */
 	context->life->control_at = MAX(context->life->control_at, row->control_begin);
@@ -64,8 +64,8 @@ static void context_resume_plain(struct code_context *context, struct exec *exec
 	if (exec_logs_open(exec) == 0)
 		exec_logs_refresh(exec);
 	context_resume_cell(context);
-	context->running->begun = true;
-	code_cell_of(context, context->running->number)->state = CELL_RUNNING;
+	context->running_cell->begun = true;
+	code_cell_of(context, context->running_cell->number)->state = CELL_RUNNING;
 }
 
 static void context_resume_driver(struct code_context *context, struct exec *exec,

@@ -107,7 +107,7 @@ const char *code_cell_verb(uint32_t language)
 
 /* --- starting --- */
 
-static int start_control(struct code_context *context, struct error *error)
+static int control_start(struct code_context *context, struct error *error)
 {
 	static const char *const argv[] = {"cat"};
 	bool results = language_of(context->row.language)->results;
@@ -132,8 +132,8 @@ static int start_control(struct code_context *context, struct error *error)
 }
 
 /* "python: import os": for a person who looks for a job, the driver's command line says nothing. */
-static void make_title(const struct code_context *context, const struct code_spec *code,
-		       char title[TITLE_SIZE])
+static void interpreter_make_title(const struct code_context *context, const struct code_spec *code,
+				   char title[TITLE_SIZE])
 {
 	const char *text = code->code ? code->code : "";
 	const char *end = text + (code->code ? code->size : 0), *line = text;
@@ -146,7 +146,7 @@ static void make_title(const struct code_context *context, const struct code_spe
 		 (int)text_utf8_prefix(line, size), line);
 }
 
-static int start_main(struct code_context *context, const struct code_spec *code,
+static int main_start(struct code_context *context, const struct code_spec *code,
 		      struct error *error)
 {
 	const struct language *language = language_of(context->row.language);
@@ -176,7 +176,7 @@ static int start_main(struct code_context *context, const struct code_spec *code
 	    .title = title,
 	};
 	struct exec *exec;
-	make_title(context, code, title);
+	interpreter_make_title(context, code, title);
 	int result = exec_start(context->sandbox, &spec, &exec, error);
 	free(environment);
 	if (result < 0)
@@ -202,18 +202,18 @@ int code_interpreter_start(struct code_context *context, const struct code_spec 
 	life->control_at = 0;
 	life->sent = 0;
 	buffer_clear(&life->outgoing);
-	if (start_main(context, spec, error) < 0)
+	if (main_start(context, spec, error) < 0)
 		return -1;
 	if (life->plain)
 		return 0;
-	if (start_control(context, error) < 0) {
+	if (control_start(context, error) < 0) {
 		code_interpreter_stop(context);
 		return -1;
 	}
 	return 0;
 }
 
-static void stop_exec(struct exec_watcher *watcher)
+static void interpreter_stop_exec(struct exec_watcher *watcher)
 {
 	struct exec *exec = watcher->exec;
 	if (!exec)
@@ -225,8 +225,8 @@ static void stop_exec(struct exec_watcher *watcher)
 
 void code_interpreter_stop(struct code_context *context)
 {
-	stop_exec(&context->life->main);
-	stop_exec(&context->life->control);
+	interpreter_stop_exec(&context->life->main);
+	interpreter_stop_exec(&context->life->control);
 }
 
 /* --- its standard input --- */
@@ -252,7 +252,7 @@ void code_feed(struct code_context *context)
 		life->sent += (size_t)taken;
 }
 
-static void open_control(struct code_context *context)
+static void control_open(struct code_context *context)
 {
 	struct code_life *life = context->life;
 	struct exec *control = life->control.exec, *exec = life->main.exec;
@@ -310,7 +310,7 @@ void code_end_reason(const struct exec *exec, char *text, size_t room)
 }
 
 /* A single piece of code that was killed or timed out has ended normally. */
-static bool failed_to_start(const struct code_context *context, const struct exec *exec)
+static bool interpreter_failed_to_start(const struct code_context *context, const struct exec *exec)
 {
 	if (!context->once)
 		return context->life->created;
@@ -326,7 +326,7 @@ void code_interpreter_ended(struct code_context *context)
 	if (!exec || context->life->end_told)
 		return;
 	context->life->end_told = true;
-	if (!context->life->ready && failed_to_start(context, exec)) {
+	if (!context->life->ready && interpreter_failed_to_start(context, exec)) {
 		code_start_failed(context, exec);
 		return;
 	}
@@ -359,10 +359,11 @@ static void main_changed(struct exec_watcher *watcher, struct exec *exec)
 		code_settle(context, main_settled);
 		return;
 	}
-	open_control(context);
+	control_open(context);
 	code_feed(context);
 	/* Only once: a failing store would be tried at every line of output. */
-	if (context->running && id_is_set(&context->running->cell) && !context->running->keep_tried)
+	if (context->running_cell && id_is_set(&context->running_cell->cell) &&
+	    !context->running_cell->keep_tried)
 		foreground_cell_keep(context);
 	foreground_cell_changed(context);
 }
@@ -386,7 +387,7 @@ static void control_changed(struct exec_watcher *watcher, struct exec *exec)
 		code_settle(context, control_settled);
 		return;
 	}
-	open_control(context);
+	control_open(context);
 	code_read_records(context);
 }
 
@@ -415,13 +416,13 @@ const struct exec_watcher code_control_watcher = {
 
 /* --- a language that is not there --- */
 
-struct looking {
+struct language_search {
 	struct core *core;
 	struct id context;
 	struct error error;
 };
 
-static void created_failed(struct core *core, const struct id *id, const struct error *error)
+static void context_create_failed(struct core *core, const struct id *id, const struct error *error)
 {
 	struct code_context *context = code_context_by_id(core, id);
 	if (!context)
@@ -433,7 +434,7 @@ static void created_failed(struct core *core, const struct id *id, const struct 
 static void languages_listed(void *data, struct exec *exec, const struct left_process *left,
 			     size_t count, const struct error *failure)
 {
-	struct looking *looking = data;
+	struct language_search *looking = data;
 	char names[256] = "";
 	uint64_t gap;
 	(void)left;
@@ -450,12 +451,12 @@ static void languages_listed(void *data, struct exec *exec, const struct left_pr
 	struct error error = looking->error;
 	error_set(&error, ERROR_LANGUAGE_UNAVAILABLE, "%s; languages that are there: %s",
 		  looking->error.message, length > 0 ? names : "none");
-	created_failed(looking->core, &looking->context, &error);
+	context_create_failed(looking->core, &looking->context, &error);
 	free(looking);
 }
 
 /* Finds the available languages, for the text of the refusal. */
-static void look_for_languages(struct code_context *context, const struct error *error)
+static void languages_look_for(struct code_context *context, const struct error *error)
 {
 	static const char *const argv[] = {"sh", "-c",
 					   "command -v python3 >/dev/null && echo python; command "
@@ -464,15 +465,15 @@ static void look_for_languages(struct code_context *context, const struct error 
 	static const struct foreground_callbacks callbacks = {.done = languages_listed};
 	struct exec_spec spec = {
 	    .argv = argv, .argc = 3, .timeout_ms = 5000, .context = &context->row.id};
-	struct looking *looking = calloc(1, sizeof(*looking));
+	struct language_search *looking = calloc(1, sizeof(*looking));
 	struct foreground *foreground;
 	struct error ignored;
 	if (!looking)
 		abort();
-	*looking = (struct looking){context->sandbox->core, context->row.id, *error};
+	*looking = (struct language_search){context->sandbox->core, context->row.id, *error};
 	if (foreground_start(context->sandbox, &spec, NULL, 0, &callbacks, looking, &foreground,
 			     &ignored) < 0) {
-		created_failed(looking->core, &looking->context, error);
+		context_create_failed(looking->core, &looking->context, error);
 		free(looking);
 	}
 }
@@ -504,7 +505,7 @@ void code_start_failed(struct code_context *context, struct exec *exec)
 		error_set(&error, ERROR_LANGUAGE_UNAVAILABLE,
 			  "the sandbox has no `%s`, which runs %s code", program,
 			  code_language_name(context->row.language));
-		look_for_languages(context, &error);
+		languages_look_for(context, &error);
 		return;
 	}
 	if (row->state == EXEC_FAILED) {

@@ -340,7 +340,7 @@ void exec_link_lost(struct sandbox *sandbox)
 		exec->stdin_broken |= exec->stdin_credit < FILE_WINDOW;
 		/* It is unknown whether CONSUMED arrived, so it is sent again. */
 		exec->consumed_sent = (struct output_totals){0};
-		exec->left_asked = false;
+		exec->left_running_requested = false;
 		left_queries_finish(exec, NULL, 0, &error);
 	}
 	code_link_lost(sandbox);

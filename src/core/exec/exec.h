@@ -68,7 +68,7 @@ struct exec {
 	struct output_totals consumed, consumed_sent; /* lossless */
 	uint64_t notified;                            /* number of notifications */
 	struct list left_queries;                     /* struct left_query */
-	bool left_asked;                              /* the init owes an answer to LEFT_RUNNING */
+	bool left_running_requested;                  /* the init owes an answer to LEFT_RUNNING */
 	uint64_t held_signals[2]; /* by signal_scope, held until it has started */
 };
 

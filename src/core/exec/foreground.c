@@ -8,8 +8,8 @@
 
 struct foreground {
 	struct exec_watcher watcher;
-	struct exec *exec;  /* NULL: it was forgotten */
-	struct asker asker; /* the caller, also for a cancel */
+	struct exec *exec;            /* NULL: it was forgotten */
+	struct kept_principal caller; /* the caller, also for a cancel */
 	const struct foreground_callbacks *callbacks;
 	void *data;
 	bool fed;       /* its whole standard input was given at the start */
@@ -85,7 +85,7 @@ int foreground_start(struct sandbox *sandbox, const struct exec_spec *spec, char
 	if (!foreground)
 		abort();
 	foreground->exec = exec;
-	foreground->asker = asker_from_principal(spec->principal);
+	foreground->caller = principal_keep(spec->principal);
 	foreground->callbacks = callbacks;
 	foreground->data = data;
 	foreground->fed = stdin_data;
@@ -110,8 +110,8 @@ struct exec *foreground_exec(const struct foreground *foreground)
 
 void foreground_cancel(struct foreground *foreground)
 {
-	struct asker asker = foreground->asker; /* the exec may end during the cancel */
-	exec_cancel(foreground->exec, asker_principal(&asker));
+	struct kept_principal caller = foreground->caller; /* the exec may end during the cancel */
+	exec_cancel(foreground->exec, kept_principal_get(&caller));
 }
 
 void foreground_abandon(struct foreground *foreground, bool kill)

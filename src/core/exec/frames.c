@@ -194,8 +194,8 @@ static void exec_exited(struct exec *exec, const struct exec_result *result)
 	    exec_stage_step(&exec->stage, looks_killed ? EXEC_EVENT_KILLED : EXEC_EVENT_EXITED);
 	if (action == EXEC_ACTION_ASK) {
 		exec->result = *result;
-		if (sandbox_ask(exec->sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS,
-				exec_on_counters, NULL, exec->row.key, &error) == 0)
+		if (sandbox_ask_spawner(exec->sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS,
+					exec_on_counters, NULL, exec->row.key, &error) == 0)
 			return;
 		action = exec_stage_step(&exec->stage, EXEC_EVENT_COUNTED);
 	}
@@ -272,7 +272,7 @@ bool exec_any_given_up(const struct sandbox *sandbox)
 	return false;
 }
 
-static int handle_started(struct exec *exec, const struct frame *frame, struct error *error)
+static int exec_handle_started(struct exec *exec, const struct frame *frame, struct error *error)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t pid = read_u32(&reader);
@@ -296,7 +296,8 @@ static int handle_started(struct exec *exec, const struct frame *frame, struct e
 	return 0;
 }
 
-static int handle_start_failed(struct exec *exec, const struct frame *frame, struct error *error)
+static int exec_handle_start_failed(struct exec *exec, const struct frame *frame,
+				    struct error *error)
 {
 	struct failure failure;
 	struct error why;
@@ -311,7 +312,7 @@ static int handle_start_failed(struct exec *exec, const struct frame *frame, str
 	return 0;
 }
 
-static int handle_progress(struct exec *exec, const struct frame *frame, struct error *error)
+static int exec_handle_progress(struct exec *exec, const struct frame *frame, struct error *error)
 {
 	struct output_totals totals;
 	if (output_totals_read(frame, &totals) < 0)
@@ -325,7 +326,7 @@ static int handle_progress(struct exec *exec, const struct frame *frame, struct 
 	return 0;
 }
 
-static int handle_credit(struct exec *exec, const struct frame *frame, struct error *error)
+static int exec_handle_credit(struct exec *exec, const struct frame *frame, struct error *error)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t bytes = read_u32(&reader);
@@ -341,7 +342,7 @@ static int handle_credit(struct exec *exec, const struct frame *frame, struct er
 	return 0;
 }
 
-static int handle_gone(struct exec *exec, const struct frame *frame, struct error *error)
+static int exec_handle_gone(struct exec *exec, const struct frame *frame, struct error *error)
 {
 	/* Before the list has come, the frame may concern an exec whose end an earlier link
 	 * reported. */
@@ -362,7 +363,8 @@ static int handle_gone(struct exec *exec, const struct frame *frame, struct erro
 	return 0;
 }
 
-static int handle_listed(struct sandbox *sandbox, const struct frame *frame, struct error *error)
+static int exec_handle_listed(struct sandbox *sandbox, const struct frame *frame,
+			      struct error *error)
 {
 	struct exec_status status;
 	if (!sandbox->life->resyncing || exec_status_read(frame, &status) < 0)
@@ -434,7 +436,8 @@ static void execs_on_baseline(const struct sandbox_answer *answer)
 	}
 }
 
-static int handle_list_end(struct sandbox *sandbox, const struct frame *frame, struct error *error)
+static int execs_handle_list_end(struct sandbox *sandbox, const struct frame *frame,
+				 struct error *error)
 {
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
 	struct error ignored;
@@ -451,8 +454,8 @@ static int handle_list_end(struct sandbox *sandbox, const struct frame *frame, s
 			exec_acknowledge(exec);
 	}
 	if (!sandbox->life->counters_known &&
-	    sandbox_ask(sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, execs_on_baseline, NULL, 0,
-			&ignored) < 0)
+	    sandbox_ask_spawner(sandbox, &message, NULL, 0, COUNTERS_TIMEOUT_MS, execs_on_baseline,
+				NULL, 0, &ignored) < 0)
 		log_debug("sandbox %s: %s", sandbox->row.id.text, ignored.message);
 	link_send_deadline(sandbox);
 	exec_drained(sandbox);
@@ -470,7 +473,7 @@ int exec_resync(struct sandbox *sandbox, struct error *error)
 	return sandbox_send(sandbox, FRAME_LIST, 0, NULL, 0, NULL, 0, error);
 }
 
-static int handle_exited(struct exec *exec, const struct frame *frame, struct error *error)
+static int exec_handle_exited(struct exec *exec, const struct frame *frame, struct error *error)
 {
 	struct exec_result result;
 	/* Before the list has come, an exec may end whose start an earlier link reported. */
@@ -485,9 +488,9 @@ static int handle_exited(struct exec *exec, const struct frame *frame, struct er
 int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct error *error)
 {
 	if (frame->type == FRAME_LISTED)
-		return handle_listed(sandbox, frame, error);
+		return exec_handle_listed(sandbox, frame, error);
 	if (frame->type == FRAME_LIST_END)
-		return handle_list_end(sandbox, frame, error);
+		return execs_handle_list_end(sandbox, frame, error);
 	struct exec *exec = exec_by_key(sandbox, frame->id);
 	if (!exec) {
 		if (frame->id == 0 || frame->id > sandbox->row.last_exec_key)
@@ -496,17 +499,17 @@ int exec_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct
 	}
 	switch (frame->type) {
 	case FRAME_STARTED:
-		return handle_started(exec, frame, error);
+		return exec_handle_started(exec, frame, error);
 	case FRAME_START_FAILED:
-		return handle_start_failed(exec, frame, error);
+		return exec_handle_start_failed(exec, frame, error);
 	case FRAME_PROGRESS:
-		return handle_progress(exec, frame, error);
+		return exec_handle_progress(exec, frame, error);
 	case FRAME_CREDIT:
-		return handle_credit(exec, frame, error);
+		return exec_handle_credit(exec, frame, error);
 	case FRAME_EXITED:
-		return handle_exited(exec, frame, error);
+		return exec_handle_exited(exec, frame, error);
 	case FRAME_GONE:
-		return handle_gone(exec, frame, error);
+		return exec_handle_gone(exec, frame, error);
 	case FRAME_LEFT_RUNNING:
 		return left_queries_answer(exec, frame, error);
 	default:

@@ -227,7 +227,7 @@ int exec_resize(struct exec *exec, uint16_t rows, uint16_t columns, struct error
 
 struct owed_signal {
 	struct exec_watcher watcher;
-	struct asker asker;
+	struct kept_principal caller;
 	int signal;
 };
 
@@ -241,7 +241,7 @@ static void owed_signal_send(struct exec_watcher *watcher, struct exec *exec)
 {
 	struct owed_signal *owed = container_of(watcher, struct owed_signal, watcher);
 	struct error error;
-	if (exec_ended(exec) || exec_signal(exec, asker_principal(&owed->asker), owed->signal,
+	if (exec_ended(exec) || exec_signal(exec, kept_principal_get(&owed->caller), owed->signal,
 					    SIGNAL_TREE, &error) == 0)
 		owed_signal_end(watcher);
 }
@@ -258,7 +258,7 @@ static void exec_signal_when_reachable(struct exec *exec, const struct principal
 	if (!owed)
 		abort();
 	owed->signal = signal;
-	owed->asker = asker_from_principal(principal);
+	owed->caller = principal_keep(principal);
 	owed->watcher.changed = owed_signal_send;
 	owed->watcher.forgotten = owed_signal_end;
 	exec_watch(exec, &owed->watcher);

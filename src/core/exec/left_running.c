@@ -51,9 +51,9 @@ int left_queries_answer(struct exec *exec, const struct frame *frame, struct err
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t count = read_u32(&reader);
-	if (!exec->left_asked)
+	if (!exec->left_running_requested)
 		return frame_broken(error, "LEFT_RUNNING that was not asked for");
-	exec->left_asked = false;
+	exec->left_running_requested = false;
 	/* Each takes at least eight bytes: a larger number cannot fit the frame. */
 	if (count > frame->size / 8)
 		return frame_broken(error, "LEFT_RUNNING");
@@ -102,12 +102,13 @@ int exec_left_running(struct exec *exec,
 		return 0;
 	}
 	/* One request at a time; further queries get the same answer. */
-	if (!exec->left_asked && sandbox_send(exec->sandbox, FRAME_LEFT_RUNNING, exec->row.key,
-					      NULL, 0, NULL, 0, error) < 0) {
+	if (!exec->left_running_requested &&
+	    sandbox_send(exec->sandbox, FRAME_LEFT_RUNNING, exec->row.key, NULL, 0, NULL, 0,
+			 error) < 0) {
 		free(query);
 		return -1;
 	}
-	exec->left_asked = true;
+	exec->left_running_requested = true;
 	list_append(&exec->left_queries, &query->link);
 	timers_wake_at(exec->sandbox->core, query->until);
 	return 0;

@@ -22,12 +22,12 @@
 /* The pause between two counts of the output of running execs. */
 #define GROWN_PAUSE (10 * NSEC_PER_MSEC)
 
-static const char *const suffixes[2] = {"out", "err"};
+static const char *const stream_suffixes[2] = {"out", "err"};
 
 void log_path(const struct id *sandbox, const struct id *exec, int stream, char path[LOG_PATH_MAX])
 {
 	if (text_format(path, LOG_PATH_MAX, "%s/%s.%s", sandbox->text, exec->text,
-			suffixes[stream]) < 0)
+			stream_suffixes[stream]) < 0)
 		abort(); /* ids have a fixed length */
 }
 

@@ -150,9 +150,9 @@ static ssize_t window_at(struct log_reader *reader, struct exec *exec, enum exec
 }
 
 /* The next matching line of a stream. */
-static enum log_result next_of_stream(struct log_reader *reader, struct exec *exec,
-				      enum exec_stream stream, uint64_t *at, struct log_line *line,
-				      int64_t *work)
+static enum log_result log_stream_next(struct log_reader *reader, struct exec *exec,
+				       enum exec_stream stream, uint64_t *at, struct log_line *line,
+				       int64_t *work)
 {
 	uint64_t missing = 0;
 	for (;;) {
@@ -204,8 +204,8 @@ static enum log_result exec_line_write(struct log_reader *reader, const struct e
 	return log_matches(reader, reader->text, size) ? LOG_LINE : LOG_NONE;
 }
 
-static enum log_result next_of_entry(struct log_reader *reader, struct log_entry *entry,
-				     struct exec *exec, struct log_line *line, int64_t *work)
+static enum log_result log_entry_next(struct log_reader *reader, struct log_entry *entry,
+				      struct exec *exec, struct log_line *line, int64_t *work)
 {
 	uint32_t sources = reader->filter.sources;
 	enum log_result result = LOG_NONE;
@@ -215,9 +215,9 @@ static enum log_result next_of_entry(struct log_reader *reader, struct log_entry
 			result = exec_line_write(reader, exec, false, line);
 	}
 	if (result == LOG_NONE && sources & LOG_STDOUT)
-		result = next_of_stream(reader, exec, EXEC_STDOUT, &entry->at[0], line, work);
+		result = log_stream_next(reader, exec, EXEC_STDOUT, &entry->at[0], line, work);
 	if (result == LOG_NONE && sources & LOG_STDERR)
-		result = next_of_stream(reader, exec, EXEC_STDERR, &entry->at[1], line, work);
+		result = log_stream_next(reader, exec, EXEC_STDERR, &entry->at[1], line, work);
 	if (result == LOG_NONE && exec_ended(exec) && !entry->said_end) {
 		entry->said_end = true;
 		if (sources & LOG_EXEC)
@@ -234,7 +234,7 @@ struct newer {
 	uint32_t looked;
 };
 
-static bool take_newer(void *data, const struct exec_row *row)
+static bool log_take_newer(void *data, const struct exec_row *row)
 {
 	struct newer *newer = data;
 	newer->key = row->key;
@@ -244,8 +244,8 @@ static bool take_newer(void *data, const struct exec_row *row)
 }
 
 /* Adds the next matching exec. */
-static enum log_result add_newer(struct log_reader *reader, const struct sandbox *sandbox,
-				 int64_t *work, struct error *error)
+static enum log_result log_add_newer(struct log_reader *reader, const struct sandbox *sandbox,
+				     int64_t *work, struct error *error)
 {
 	struct newer newer = {.reader = reader};
 	uint64_t newest = sandbox->row.last_exec_key;
@@ -253,7 +253,7 @@ static enum log_result add_newer(struct log_reader *reader, const struct sandbox
 	if (reader->newest >= newest)
 		return LOG_NONE;
 	if (store_exec_from(reader->core->store, &reader->sandbox, reader->newest, false,
-			    take_newer, &newer, error) < 0)
+			    log_take_newer, &newer, error) < 0)
 		return LOG_FAILED;
 	*work -= LOG_EXEC_WORK;
 	if (newer.key == 0) {
@@ -279,7 +279,7 @@ enum log_result log_reader_next(struct log_reader *reader, struct log_line *line
 		struct exec *exec;
 		enum log_result result;
 		if (at == reader->entry_count) {
-			result = add_newer(reader, sandbox, work, error);
+			result = log_add_newer(reader, sandbox, work, error);
 			if (result == LOG_AGAIN && *work > 0)
 				continue;
 			if (result != LOG_LINE)
@@ -295,7 +295,7 @@ enum log_result log_reader_next(struct log_reader *reader, struct log_line *line
 			entry_drop(reader, at);
 			continue;
 		}
-		result = next_of_entry(reader, entry, exec, line, work);
+		result = log_entry_next(reader, entry, exec, line, work);
 		if (result != LOG_NONE)
 			return result;
 		if (exec_ended(exec) && entry->said_end)
@@ -320,7 +320,7 @@ int log_reader_cursor(const struct log_reader *reader, struct buffer *text)
 }
 
 /* Hexadecimal digits up to the character that ends them: returns the place after it, or NULL. */
-static const char *take_hex(const char *text, uint64_t *ret_value)
+static const char *cursor_take_hex(const char *text, uint64_t *ret_value)
 {
 	uint64_t value = 0;
 	size_t size = strspn(text, "0123456789abcdef");
@@ -333,7 +333,7 @@ static const char *take_hex(const char *text, uint64_t *ret_value)
 	return text + size;
 }
 
-static const char *take_entry(struct log_reader *reader, const char *text)
+static const char *log_take_entry(struct log_reader *reader, const char *text)
 {
 	char name[ID_LENGTH + 1] = "";
 	struct id id;
@@ -342,9 +342,9 @@ static const char *take_entry(struct log_reader *reader, const char *text)
 		return NULL;
 	memcpy(name, text, ID_LENGTH);
 	text += ID_LENGTH;
-	if (id_parse(name, &id) < 0 || *text != '-' || !(text = take_hex(text + 1, &out)) ||
-	    *text != '-' || !(text = take_hex(text + 1, &err)) || *text != '-' ||
-	    !(text = take_hex(text + 1, &said)) || said > 3)
+	if (id_parse(name, &id) < 0 || *text != '-' || !(text = cursor_take_hex(text + 1, &out)) ||
+	    *text != '-' || !(text = cursor_take_hex(text + 1, &err)) || *text != '-' ||
+	    !(text = cursor_take_hex(text + 1, &said)) || said > 3)
 		return NULL;
 	struct log_entry *entry = log_entry_add(reader, &id);
 	if (!entry)
@@ -358,9 +358,9 @@ static const char *take_entry(struct log_reader *reader, const char *text)
 
 int log_reader_seek(struct log_reader *reader, const char *cursor, struct error *error)
 {
-	const char *text = take_hex(cursor, &reader->newest);
+	const char *text = cursor_take_hex(cursor, &reader->newest);
 	while (text && *text == '.')
-		text = take_entry(reader, text + 1);
+		text = log_take_entry(reader, text + 1);
 	if (!text || *text)
 		return error_set(error, ERROR_INVALID,
 				 "`cursor` is not one that a page of logs gave");

@@ -11,8 +11,8 @@
 enum slot { SLOT_START, SLOT_STDOUT, SLOT_STDERR, SLOT_END, SLOTS };
 
 /* Reads the kept part of [*from, end) into the window; *from moves to its first byte. */
-static ssize_t block_before(struct log_reader *reader, struct exec *exec, enum exec_stream stream,
-			    uint64_t end, uint64_t *from)
+static ssize_t log_read_block_before(struct log_reader *reader, struct exec *exec,
+				     enum exec_stream stream, uint64_t end, uint64_t *from)
 {
 	size_t size = 0;
 	*from = end - MIN(end, (uint64_t)LOG_WINDOW);
@@ -46,12 +46,13 @@ static ssize_t block_before(struct log_reader *reader, struct exec *exec, enum e
 /* Counts the lines of a stream before `end` backwards until `count` is 0: true with *end at the
  * start of the last counted line; false: the stream has no more (end is 0), or the work is used up
  * (end is not). */
-static bool count_stream(struct log_reader *reader, struct exec *exec, enum exec_stream stream,
-			 uint64_t *end, uint64_t *count, int64_t *work)
+static bool log_tail_count_stream(struct log_reader *reader, struct exec *exec,
+				  enum exec_stream stream, uint64_t *end, uint64_t *count,
+				  int64_t *work)
 {
 	while (*end > 0 && *work > 0) {
 		uint64_t from;
-		ssize_t size = block_before(reader, exec, stream, *end, &from);
+		ssize_t size = log_read_block_before(reader, exec, stream, *end, &from);
 		if (size <= 0) {
 			/* A gap: only the stream's head, if any, is kept before it. */
 			*end = *end > exec->row.head ? exec->row.head : 0;
@@ -85,8 +86,8 @@ static bool count_stream(struct log_reader *reader, struct exec *exec, enum exec
 }
 
 /* One part of an exec. True: the last of `count` was found, and the entry is at its position. */
-static bool count_slot(struct log_reader *reader, struct exec *exec, enum slot slot,
-		       struct log_entry *entry, uint64_t *count, int64_t *work)
+static bool log_tail_count_slot(struct log_reader *reader, struct exec *exec, enum slot slot,
+				struct log_entry *entry, uint64_t *count, int64_t *work)
 {
 	uint32_t sources = reader->filter.sources;
 	bool out = slot == SLOT_STDOUT;
@@ -110,8 +111,8 @@ static bool count_slot(struct log_reader *reader, struct exec *exec, enum slot s
 		reader->tail.end = 0;
 		return false;
 	}
-	bool found = count_stream(reader, exec, out ? EXEC_STDOUT : EXEC_STDERR, &reader->tail.end,
-				  count, work);
+	bool found = log_tail_count_stream(reader, exec, out ? EXEC_STDOUT : EXEC_STDERR,
+					   &reader->tail.end, count, work);
 	if (!found)
 		return false;
 	entry->said_start = true;
@@ -120,7 +121,7 @@ static bool count_slot(struct log_reader *reader, struct exec *exec, enum slot s
 	return true;
 }
 
-static uint64_t slot_end(const struct exec *exec, int slot)
+static uint64_t log_slot_end(const struct exec *exec, int slot)
 {
 	return slot == SLOT_STDOUT   ? exec_total(exec, EXEC_STDOUT)
 	       : slot == SLOT_STDERR ? exec_total(exec, EXEC_STDERR)
@@ -128,8 +129,8 @@ static uint64_t slot_end(const struct exec *exec, int slot)
 }
 
 /* Continues in the current exec of the search. LOG_LINE: found; LOG_NONE: all of it was counted. */
-static enum log_result count_exec(struct log_reader *reader, struct sandbox *sandbox,
-				  uint64_t *count, int64_t *work)
+static enum log_result log_tail_count_exec(struct log_reader *reader, struct sandbox *sandbox,
+					   uint64_t *count, int64_t *work)
 {
 	struct exec *exec;
 	struct error error;
@@ -137,8 +138,8 @@ static enum log_result count_exec(struct log_reader *reader, struct sandbox *san
 		return LOG_NONE; /* it was removed meanwhile */
 	for (; reader->tail.slot >= 0; reader->tail.slot--) {
 		struct log_entry place = {.id = exec->row.id};
-		bool found =
-		    count_slot(reader, exec, (enum slot)reader->tail.slot, &place, count, work);
+		bool found = log_tail_count_slot(reader, exec, (enum slot)reader->tail.slot, &place,
+						 count, work);
 		if (found) {
 			struct log_entry *entry = log_entry_add(reader, &exec->row.id);
 			if (entry)
@@ -149,7 +150,7 @@ static enum log_result count_exec(struct log_reader *reader, struct sandbox *san
 		if (reader->tail.end > 0)
 			return LOG_AGAIN;
 		if (reader->tail.slot > 0)
-			reader->tail.end = slot_end(exec, reader->tail.slot - 1);
+			reader->tail.end = log_slot_end(exec, reader->tail.slot - 1);
 	}
 	return LOG_NONE;
 }
@@ -162,7 +163,7 @@ struct older {
 	uint32_t looked;
 };
 
-static bool take_older(void *data, const struct exec_row *row)
+static bool log_tail_take_older(void *data, const struct exec_row *row)
 {
 	struct older *older = data;
 	older->key = row->key;
@@ -172,13 +173,13 @@ static bool take_older(void *data, const struct exec_row *row)
 }
 
 /* Enters the next older exec. LOG_LINE: there is one; LOG_NONE: there is none. */
-static enum log_result enter_older(struct log_reader *reader, struct sandbox *sandbox,
-				   int64_t *work, struct error *error)
+static enum log_result log_tail_enter_older(struct log_reader *reader, struct sandbox *sandbox,
+					    int64_t *work, struct error *error)
 {
 	struct older older = {.reader = reader};
 	struct exec *exec;
 	if (store_exec_from(reader->core->store, &reader->sandbox, reader->tail.key, true,
-			    take_older, &older, error) < 0)
+			    log_tail_take_older, &older, error) < 0)
 		return LOG_FAILED;
 	*work -= LOG_EXEC_WORK;
 	if (older.key == 0)
@@ -197,7 +198,7 @@ static enum log_result enter_older(struct log_reader *reader, struct sandbox *sa
 static uint64_t line_start(struct log_reader *reader, struct exec *exec, enum exec_stream stream)
 {
 	uint64_t total = exec_total(exec, stream), from;
-	ssize_t size = total > 0 ? block_before(reader, exec, stream, total, &from) : 0;
+	ssize_t size = total > 0 ? log_read_block_before(reader, exec, stream, total, &from) : 0;
 	const char *newline = size > 0 ? memrchr(reader->window, '\n', (size_t)size) : NULL;
 	if (newline)
 		return from + (uint64_t)(newline - reader->window) + 1;
@@ -206,7 +207,7 @@ static uint64_t line_start(struct log_reader *reader, struct exec *exec, enum ex
 
 /* Commands up to the newest one that still run: their further output belongs to the log. The newest
  * one has a place of its own if there is a place. */
-static void add_running(struct log_reader *reader, struct sandbox *sandbox)
+static void log_tail_add_running(struct log_reader *reader, struct sandbox *sandbox)
 {
 	struct log_entry found = {0};
 	bool place = reader->entry_count > 0;
@@ -238,7 +239,7 @@ enum log_result log_reader_tail(struct log_reader *reader, uint64_t *count, int6
 	if (*count == 0) {
 		/* Nothing that exists, everything that comes. */
 		reader->newest = sandbox->row.last_exec_key;
-		add_running(reader, sandbox);
+		log_tail_add_running(reader, sandbox);
 		return LOG_NONE;
 	}
 	for (;;) {
@@ -246,14 +247,14 @@ enum log_result log_reader_tail(struct log_reader *reader, uint64_t *count, int6
 		if (*work <= 0)
 			return LOG_AGAIN;
 		if (!reader->tail.inside) {
-			result = enter_older(reader, sandbox, work, error);
+			result = log_tail_enter_older(reader, sandbox, work, error);
 			if (result == LOG_NONE || result == LOG_FAILED)
 				return result; /* there are fewer lines: begin at the start */
 			continue;
 		}
-		result = count_exec(reader, sandbox, count, work);
+		result = log_tail_count_exec(reader, sandbox, count, work);
 		if (result == LOG_LINE) {
-			add_running(reader, sandbox);
+			log_tail_add_running(reader, sandbox);
 			return LOG_NONE;
 		}
 		if (result == LOG_NONE)

@@ -53,7 +53,7 @@ static void oneshot_finish(struct oneshot *oneshot)
 	free(oneshot);
 }
 
-static void sandbox_removed(void *data, const struct error *error)
+static void oneshot_sandbox_removed(void *data, const struct error *error)
 {
 	struct oneshot *oneshot = data;
 	/* The core repeats the attempt until it succeeds. */
@@ -82,7 +82,7 @@ static void oneshot_end_sandbox(struct oneshot *oneshot, const struct principal 
 		sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
 	if (!sandbox || oneshot_kept(oneshot) ||
 	    sandbox_delete(sandbox, principal, END_REASON_USER, "its one-shot run is over",
-			   sandbox_removed, oneshot, &error) < 0)
+			   oneshot_sandbox_removed, oneshot, &error) < 0)
 		oneshot_finish(oneshot);
 }
 
@@ -97,15 +97,15 @@ static void oneshot_set_error(struct oneshot *oneshot, const struct error *error
 			  oneshot->id.text);
 }
 
-static void command_changed(struct foreground *foreground, struct exec *exec)
+static void oneshot_command_changed(struct foreground *foreground, struct exec *exec)
 {
 	struct oneshot *oneshot = foreground_data(foreground);
 	if (oneshot->callbacks.changed)
 		oneshot->callbacks.changed(oneshot->data, exec->sandbox, exec);
 }
 
-static void command_ran(void *data, struct exec *exec, const struct left_process *left,
-			size_t count, const struct error *error)
+static void oneshot_command_ran(void *data, struct exec *exec, const struct left_process *left,
+				size_t count, const struct error *error)
 {
 	struct oneshot *oneshot = data;
 	oneshot->foreground = NULL;
@@ -125,14 +125,15 @@ static void command_ran(void *data, struct exec *exec, const struct left_process
 	oneshot_end_sandbox(oneshot, &oneshot->principal);
 }
 
-static void code_changed(void *data, struct code_context *context, const struct code_cell *cell)
+static void oneshot_code_changed(void *data, struct code_context *context,
+				 const struct code_cell *cell)
 {
 	struct oneshot *oneshot = data;
 	oneshot->code_callbacks.changed(oneshot->data, context, cell);
 }
 
-static void code_ran(void *data, struct code_context *context, const struct code_cell *cell,
-		     const struct error *error)
+static void oneshot_code_ran(void *data, struct code_context *context, const struct code_cell *cell,
+			     const struct error *error)
 {
 	struct oneshot *oneshot = data;
 	oneshot->foreground_cell = NULL;
@@ -143,21 +144,21 @@ static void code_ran(void *data, struct code_context *context, const struct code
 	oneshot_end_sandbox(oneshot, &oneshot->principal);
 }
 
-static int start_command(struct oneshot *oneshot, struct sandbox *sandbox)
+static int oneshot_start_command(struct oneshot *oneshot, struct sandbox *sandbox)
 {
-	static const struct foreground_callbacks callbacks = {.changed = command_changed,
-							      .done = command_ran};
+	static const struct foreground_callbacks callbacks = {.changed = oneshot_command_changed,
+							      .done = oneshot_command_ran};
 	struct exec_spec spec = *oneshot->exec;
 	spec.principal = &oneshot->principal;
 	return foreground_start(sandbox, &spec, TAKE_PTR(oneshot->stdin_data), oneshot->stdin_size,
 				&callbacks, oneshot, &oneshot->foreground, &oneshot->error);
 }
 
-static int start_code(struct oneshot *oneshot, struct sandbox *sandbox)
+static int oneshot_start_code(struct oneshot *oneshot, struct sandbox *sandbox)
 {
 	const struct code_callbacks callbacks = {
-	    .changed = oneshot->code_callbacks.changed ? code_changed : NULL,
-	    .done = code_ran,
+	    .changed = oneshot->code_callbacks.changed ? oneshot_code_changed : NULL,
+	    .done = oneshot_code_ran,
 	    .data = oneshot,
 	};
 	struct code_spec spec = *oneshot->code;
@@ -166,7 +167,7 @@ static int start_code(struct oneshot *oneshot, struct sandbox *sandbox)
 				     &oneshot->error);
 }
 
-static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
+static void oneshot_sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct oneshot *oneshot = data;
 	if (error) {
@@ -180,12 +181,13 @@ static void sandbox_created(void *data, struct sandbox *sandbox, const struct er
 	}
 	oneshot->step = clock_monotonic();
 	oneshot->created_us = (uint64_t)((oneshot->step - oneshot->began) / NSEC_PER_USEC);
-	int result = oneshot->code ? start_code(oneshot, sandbox) : start_command(oneshot, sandbox);
+	int result = oneshot->code ? oneshot_start_code(oneshot, sandbox)
+				   : oneshot_start_command(oneshot, sandbox);
 	if (result < 0)
 		oneshot_end_sandbox(oneshot, &oneshot->principal);
 }
 
-static int sandbox_named(void *data, const struct id *id, struct error *error UNUSED)
+static int oneshot_sandbox_named(void *data, const struct id *id, struct error *error UNUSED)
 {
 	struct oneshot *oneshot = data;
 	oneshot->id = *id;
@@ -197,12 +199,12 @@ static int oneshot_begin(struct oneshot *oneshot, const struct sandbox_spec *san
 			 struct oneshot **ret_oneshot, struct error *error)
 {
 	struct sandbox_spec spec = *sandbox;
-	spec.named = sandbox_named;
+	spec.named = oneshot_sandbox_named;
 	oneshot->stays = spec.options & OPTION_DETACHED;
 	if (!oneshot->stays)
-		spec.options |= OPTION_ONE_SHOT;
-	if (sandbox_create(oneshot->core, &oneshot->principal, &spec, sandbox_created, oneshot,
-			   error) < 0) {
+		spec.options |= OPTION_ONESHOT;
+	if (sandbox_create(oneshot->core, &oneshot->principal, &spec, oneshot_sandbox_created,
+			   oneshot, error) < 0) {
 		free(oneshot->stdin_data);
 		free(oneshot);
 		return -1;
@@ -282,7 +284,7 @@ static int oneshot_mark_detached(struct oneshot *oneshot, struct sandbox *sandbo
 	uint32_t options = row->options, idle = row->idle_timeout_seconds;
 	if (store_transaction_begin(store, error) < 0)
 		return -1;
-	row->options = (options & ~(uint32_t)OPTION_ONE_SHOT) | OPTION_DETACHED;
+	row->options = (options & ~(uint32_t)OPTION_ONESHOT) | OPTION_DETACHED;
 	if (idle == 0 || idle > ONESHOT_DETACHED_IDLE_SECONDS)
 		row->idle_timeout_seconds = ONESHOT_DETACHED_IDLE_SECONDS;
 	int result = store_sandbox_update(store, &sandbox->row, error);

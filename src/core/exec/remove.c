@@ -50,7 +50,7 @@ int exec_remove(struct exec *exec, const struct principal *principal, struct err
 struct purge {
 	struct exec_watcher watcher;
 	struct core *core;
-	struct asker asker;
+	struct kept_principal caller;
 	struct id sandbox, exec;
 };
 
@@ -62,7 +62,7 @@ static void purge_now(void *data)
 	struct exec *exec;
 	struct error error;
 	if (sandbox && exec_find(sandbox, purge->exec.text, &exec, &error) == 0 &&
-	    exec_remove(exec, asker_principal(&purge->asker), &error) < 0)
+	    exec_remove(exec, kept_principal_get(&purge->caller), &error) < 0)
 		log_info("exec %s is kept: %s", purge->exec.text, error.message);
 	free(purge);
 }
@@ -87,7 +87,7 @@ void exec_purge(struct exec *exec, const struct principal *principal)
 	if (!purge)
 		abort();
 	purge->core = exec->sandbox->core;
-	purge->asker = asker_from_principal(principal);
+	purge->caller = principal_keep(principal);
 	purge->sandbox = exec->sandbox->row.id;
 	purge->exec = exec->row.id;
 	purge->watcher.changed = purge_changed;

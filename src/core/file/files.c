@@ -50,7 +50,7 @@ static void handle_free(struct file_operation_handle *handle)
 	free(handle);
 }
 
-static int check_request(const struct file_request *request, struct error *error)
+static int file_check_request(const struct file_request *request, struct error *error)
 {
 	const struct bytes *paths[] = {&request->path, &request->path2};
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
@@ -81,7 +81,7 @@ int file_start(struct sandbox *sandbox, const struct principal *principal,
 		return error_set(error, ERROR_BUSY,
 				 "sandbox `%s` does %d file operations already, the most it may",
 				 sandbox->row.id.text, OPERATIONS_MAX);
-	if (check_request(request, error) < 0)
+	if (file_check_request(request, error) < 0)
 		return -1;
 	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
 	if (buffer_reserve(&payload, FRAME_PAYLOAD_MAX) < 0)
@@ -198,8 +198,8 @@ bool file_any_active(const struct sandbox *sandbox)
 	return false;
 }
 
-static int handle_data(struct file_operation_handle *handle, const struct frame *frame,
-		       struct error *error)
+static int operation_handle_data(struct file_operation_handle *handle, const struct frame *frame,
+				 struct error *error)
 {
 	if (frame->size > FILE_CHUNK_MAX || frame->size > handle->window || handle->data_ended)
 		return error_set_protocol(error, "DATA without credit");
@@ -214,8 +214,8 @@ static int handle_data(struct file_operation_handle *handle, const struct frame 
 	return 0;
 }
 
-static int handle_credit(struct file_operation_handle *handle, const struct frame *frame,
-			 struct error *error)
+static int operation_handle_credit(struct file_operation_handle *handle, const struct frame *frame,
+				   struct error *error)
 {
 	struct reader reader = reader_on(frame->payload, frame->size);
 	uint32_t bytes = read_u32(&reader);
@@ -256,14 +256,14 @@ int file_handle_frame(struct sandbox *sandbox, const struct frame *frame, struct
 	handle->heard = clock_boot();
 	switch (frame->type) {
 	case FRAME_DATA:
-		return handle_data(handle, frame, error);
+		return operation_handle_data(handle, frame, error);
 	case FRAME_DATA_END:
 		if (frame->size != 0 || handle->data_ended)
 			return error_set_protocol(error, "DATA_END");
 		handle->data_ended = true;
 		return 0;
 	case FRAME_CREDIT:
-		return handle_credit(handle, frame, error);
+		return operation_handle_credit(handle, frame, error);
 	case FRAME_RESULT:
 		operation_finish(handle, frame->payload, frame->size, NULL);
 		return 0;

@@ -5,14 +5,15 @@
 
 #include "base/text.h"
 
-static bool read_entry(struct reader *reader, const struct file_sink *sink, void *data)
+static bool record_read_entry(struct reader *reader, const struct file_sink *sink, void *data)
 {
 	static struct file_entry entry; /* large; one loop */
 	file_entry_read(reader, &entry);
 	return reader->bad || sink->entry(data, &entry);
 }
 
-static bool read_match(struct reader *reader, bool grep, const struct file_sink *sink, void *data)
+static bool record_read_match(struct reader *reader, bool grep, const struct file_sink *sink,
+			      void *data)
 {
 	static char path[GUEST_PATH_MAX + 1];
 	struct file_match match = {.path = path};
@@ -36,8 +37,8 @@ int file_records_read(uint8_t operation, const void *bytes, size_t size,
 	bool more = true;
 	while (more && reader.at < reader.size && !reader.bad)
 		more = operation == FILE_LIST
-			   ? read_entry(&reader, sink, data)
-			   : read_match(&reader, operation == FILE_GREP, sink, data);
+			   ? record_read_entry(&reader, sink, data)
+			   : record_read_match(&reader, operation == FILE_GREP, sink, data);
 	return reader.bad ? -1 : !more;
 }
 

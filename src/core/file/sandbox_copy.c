@@ -154,8 +154,8 @@ static struct bytes bytes_from_text(const char *text)
 
 /* Begins one side's operation; -1 if that ended the copy. `entry`: the file whose mode and time the
  * copy gets; NULL for an archive, which has those of each file. */
-static int side_begin(struct sandbox_copy *copy, bool writer, enum file_operation operation,
-		      const struct file_entry *entry)
+static int copy_begin_side(struct sandbox_copy *copy, bool writer, enum file_operation operation,
+			   const struct file_entry *entry)
 {
 	struct file_request request = {
 	    .operation = (uint8_t)operation,
@@ -210,9 +210,9 @@ static void source_stat_done(struct file_operation_handle *handle, const void *r
 			  "%s: is a directory; only a recursive copy takes it", copy->from_path);
 		reader_fail(copy, &bad);
 	} else {
-		if (side_begin(copy, true, directory ? FILE_UNPACK : FILE_WRITE,
-			       directory ? NULL : &entry) == 0)
-			(void)side_begin(copy, false, directory ? FILE_PACK : FILE_READ, NULL);
+		if (copy_begin_side(copy, true, directory ? FILE_UNPACK : FILE_WRITE,
+				    directory ? NULL : &entry) == 0)
+			(void)copy_begin_side(copy, false, directory ? FILE_PACK : FILE_READ, NULL);
 	}
 }
 

@@ -24,7 +24,7 @@ static void search_tell_done(struct file_task *task, const struct error *error)
 }
 
 /* Never more than requested, whatever an init sends. */
-static bool tell_entry(void *data, const struct file_entry *entry)
+static bool search_tell_entry(void *data, const struct file_entry *entry)
 {
 	struct file_task *task = data;
 	if (task->told == task->limit)
@@ -33,7 +33,7 @@ static bool tell_entry(void *data, const struct file_entry *entry)
 	return task->records.entry(task->data, entry) && !task->over;
 }
 
-static bool tell_match(void *data, const struct file_match *match)
+static bool search_tell_match(void *data, const struct file_match *match)
 {
 	struct file_task *task = data;
 	if (task->told == task->limit)
@@ -49,17 +49,17 @@ static void search_stop(struct file_task *task)
 	file_task_over(task, NULL);
 }
 
-static bool take_records(struct file_task *task, const void *bytes, size_t size)
+static bool search_take_records(struct file_task *task, const void *bytes, size_t size)
 {
-	static const struct file_sink sink = {tell_entry, tell_match};
+	static const struct file_sink sink = {search_tell_entry, search_tell_match};
 	int result = file_records_read(task->request.operation, bytes, size, &sink, task);
 	if (result > 0)
 		search_stop(task);
 	return result >= 0;
 }
 
-static void records_done(struct file_task *task, const struct file_outcome *outcome,
-			 const struct error *error)
+static void search_records_done(struct file_task *task, const struct file_outcome *outcome,
+				const struct error *error)
 {
 	task->cut |= outcome->truncated;
 	file_task_over(task, error);
@@ -77,19 +77,19 @@ static struct file_task *search_new(struct sandbox *sandbox, const struct file_p
 	task->request.operation = (uint8_t)operation;
 	task->request.limit = task->limit = max > 0 ? MIN(max, most) : most;
 	task->records = *records;
-	task->on_data = take_records;
-	task->on_done = records_done;
+	task->on_data = search_take_records;
+	task->on_done = search_records_done;
 	task->tell = search_tell_done;
 	return task;
 }
 
 /* --- stat --- */
 
-static void stat_done(struct file_task *task, const struct file_outcome *outcome,
-		      const struct error *error)
+static void file_stat_done(struct file_task *task, const struct file_outcome *outcome,
+			   const struct error *error)
 {
 	if (!error)
-		tell_entry(task, outcome->entry);
+		search_tell_entry(task, outcome->entry);
 	file_task_over(task, error);
 }
 
@@ -102,13 +102,13 @@ int file_stat(struct sandbox *sandbox, const struct file_place *place, bool foll
 		return -1;
 	task->request.flags = follow ? 0 : FILE_NO_FOLLOW;
 	task->on_data = NULL;
-	task->on_done = stat_done;
+	task->on_done = file_stat_done;
 	return file_task_first(task, ret_task, error);
 }
 
 /* --- list, and a walk --- */
 
-static void release_directories(struct file_task *task)
+static void search_release_directories(struct file_task *task)
 {
 	while (!list_empty(&task->directories)) {
 		struct directory *directory =
@@ -124,7 +124,7 @@ static struct directory *directory_listed(struct file_task *task)
 	return list_entry(task->directories.next, struct directory, link);
 }
 
-static void add_directory(struct file_task *task, const char *path, uint32_t depth)
+static void search_add_directory(struct file_task *task, const char *path, uint32_t depth)
 {
 	size_t size = strlen(path) + 1;
 	if (task->directory_count == WALK_DIRECTORIES_MAX) {
@@ -152,8 +152,8 @@ static bool walk_entry(void *data, const struct file_entry *entry)
 		return true;
 	}
 	if (entry->type == 'd' && directory->depth < task->depth)
-		add_directory(task, joined.name, directory->depth + 1);
-	return tell_entry(task, &joined);
+		search_add_directory(task, joined.name, directory->depth + 1);
+	return search_tell_entry(task, &joined);
 }
 
 static bool walk_data(struct file_task *task, const void *bytes, size_t size)
@@ -224,10 +224,10 @@ int file_list(struct sandbox *sandbox, const struct file_place *place, uint32_t 
 	if (!task)
 		return -1;
 	task->depth = MAX(depth, 1);
-	task->release = release_directories;
+	task->release = search_release_directories;
 	task->on_data = walk_data;
 	task->on_done = walk_done;
-	add_directory(task, "", 1);
+	search_add_directory(task, "", 1);
 	if (walk_next(task, error) < 0) {
 		file_task_free(task);
 		return -1;
@@ -243,35 +243,35 @@ static uint32_t search_flags(bool sorted, bool skip_generated)
 	return (sorted ? FILE_SORTED : 0) | (skip_generated ? FILE_SKIP_GENERATED : 0);
 }
 
-int file_glob(struct sandbox *sandbox, const struct file_place *place, const struct glob_ask *ask,
-	      const struct file_records *records, void *data, struct file_task **ret_task,
-	      struct error *error)
+int file_glob(struct sandbox *sandbox, const struct file_place *place,
+	      const struct glob_query *query, const struct file_records *records, void *data,
+	      struct file_task **ret_task, struct error *error)
 {
 	struct file_task *task =
-	    search_new(sandbox, place, FILE_GLOB, ask->max, records, data, error);
+	    search_new(sandbox, place, FILE_GLOB, query->max, records, data, error);
 	if (!task)
 		return -1;
-	task->request.pattern = text_bytes(ask->pattern);
-	task->request.flags = search_flags(ask->sorted, ask->skip_generated);
+	task->request.pattern = text_bytes(query->pattern);
+	task->request.flags = search_flags(query->sorted, query->skip_generated);
 	int result = file_task_first(task, ret_task, error);
 	if (result == 0)
 		task->request.pattern = text_bytes("");
 	return result;
 }
 
-int file_grep(struct sandbox *sandbox, const struct file_place *place, const struct grep_ask *ask,
-	      const struct file_records *records, void *data, struct file_task **ret_task,
-	      struct error *error)
+int file_grep(struct sandbox *sandbox, const struct file_place *place,
+	      const struct grep_query *query, const struct file_records *records, void *data,
+	      struct file_task **ret_task, struct error *error)
 {
 	struct file_task *task =
-	    search_new(sandbox, place, FILE_GREP, ask->max, records, data, error);
+	    search_new(sandbox, place, FILE_GREP, query->max, records, data, error);
 	if (!task)
 		return -1;
-	task->request.pattern = text_bytes(ask->pattern);
-	task->request.path2 = text_bytes(ask->glob ? ask->glob : "");
-	task->request.flags = (ask->plain ? 0 : FILE_REGEX) |
-			      (ask->ignore_case ? FILE_IGNORE_CASE : 0) |
-			      search_flags(ask->sorted, ask->skip_generated);
+	task->request.pattern = text_bytes(query->pattern);
+	task->request.path2 = text_bytes(query->glob ? query->glob : "");
+	task->request.flags = (query->plain ? 0 : FILE_REGEX) |
+			      (query->ignore_case ? FILE_IGNORE_CASE : 0) |
+			      search_flags(query->sorted, query->skip_generated);
 	int result = file_task_first(task, ret_task, error);
 	if (result == 0)
 		task->request.pattern = task->request.path2 = text_bytes("");

@@ -7,7 +7,7 @@
 struct file_task {
 	struct core *core;
 	struct id sandbox;
-	struct asker asker;
+	struct kept_principal caller;
 	struct file_request request; /* of the current operation; the task owns its texts */
 	char *path;
 	struct file_operation_handle *handle; /* NULL: no operation is under way */

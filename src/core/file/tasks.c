@@ -41,7 +41,7 @@ struct file_task *file_task_new(struct sandbox *sandbox, const struct file_place
 	}
 	task->core = sandbox->core;
 	task->sandbox = sandbox->row.id;
-	task->asker = asker_from_principal(place->principal);
+	task->caller = principal_keep(place->principal);
 	task->path = text_duplicate(place->path);
 	task->request.path = text_bytes(task->path);
 	task->data = data;
@@ -129,8 +129,8 @@ int file_task_begin(struct file_task *task, struct error *error)
 	if (!sandbox)
 		return error_set(error, ERROR_SANDBOX_ENDED, "sandbox `%s` has ended",
 				 task->sandbox.text);
-	return file_start(sandbox, asker_principal(&task->asker), &task->request, &callbacks, task,
-			  &task->handle, error);
+	return file_start(sandbox, kept_principal_get(&task->caller), &task->request, &callbacks,
+			  task, &task->handle, error);
 }
 
 int file_task_first(struct file_task *task, struct file_task **ret_task, struct error *error)
@@ -156,12 +156,12 @@ void file_task_cancel(struct file_task *task)
 
 /* --- read --- */
 
-static bool read_data(struct file_task *task, const void *bytes, size_t size)
+static bool file_task_read_data(struct file_task *task, const void *bytes, size_t size)
 {
 	return buffer_append(&task->bytes, bytes, size) == 0;
 }
 
-static void read_tell(struct file_task *task, const struct error *error)
+static void file_task_read_tell(struct file_task *task, const struct error *error)
 {
 	struct file_content content = {
 	    .data = buffer_text(&task->bytes),
@@ -175,8 +175,8 @@ static void read_tell(struct file_task *task, const struct error *error)
 	task->done.content(task->data, error ? NULL : &content, error);
 }
 
-static void read_done(struct file_task *task, const struct file_outcome *outcome,
-		      const struct error *error)
+static void file_task_read_done(struct file_task *task, const struct file_outcome *outcome,
+				const struct error *error)
 {
 	task->result = outcome->count;
 	file_task_over(task, error);
@@ -202,16 +202,16 @@ int file_read_whole(struct sandbox *sandbox, const struct file_place *place, uin
 	task->offset = offset;
 	task->max = max;
 	task->bytes = BUFFER(max + 1);
-	task->on_data = read_data;
-	task->on_done = read_done;
-	task->tell = read_tell;
+	task->on_data = file_task_read_data;
+	task->on_done = file_task_read_done;
+	task->tell = file_task_read_tell;
 	task->done.content = done;
 	return file_task_first(task, ret_task, error);
 }
 
 /* --- write --- */
 
-static void write_pump(struct file_task *task)
+static void file_task_write_pump(struct file_task *task)
 {
 	struct error error;
 	if (!task->handle || task->at > task->bytes.size)
@@ -232,21 +232,21 @@ static void write_pump(struct file_task *task)
 		file_task_over(task, &error);
 }
 
-static void write_tell(struct file_task *task, const struct error *error)
+static void file_task_write_tell(struct file_task *task, const struct error *error)
 {
 	task->done.written(task->data, error ? 0 : task->result, !error && task->created, error);
 }
 
-static void write_done(struct file_task *task, const struct file_outcome *outcome,
-		       const struct error *error)
+static void file_task_write_done(struct file_task *task, const struct file_outcome *outcome,
+				 const struct error *error)
 {
 	task->result = outcome->count;
 	file_task_over(task, error);
 }
 
 /* Did the file exist before? A file whose stat is refused may still be writable. */
-static void write_stat_done(struct file_task *task, const struct file_outcome *outcome,
-			    const struct error *error)
+static void file_task_write_stat_done(struct file_task *task, const struct file_outcome *outcome,
+				      const struct error *error)
 {
 	struct error refused;
 	(void)outcome;
@@ -258,12 +258,12 @@ static void write_stat_done(struct file_task *task, const struct file_outcome *o
 	task->request.operation = task->append ? FILE_APPEND : FILE_WRITE;
 	task->request.flags = FILE_PARENTS;
 	task->request.mode = task->mode;
-	task->on_credit = write_pump;
-	task->on_done = write_done;
+	task->on_credit = file_task_write_pump;
+	task->on_done = file_task_write_done;
 	if (file_task_begin(task, &refused) < 0)
 		file_task_over(task, &refused);
 	else
-		write_pump(task);
+		file_task_write_pump(task);
 }
 
 int file_write_whole(struct sandbox *sandbox, const struct file_place *place, const void *bytes,
@@ -285,8 +285,8 @@ int file_write_whole(struct sandbox *sandbox, const struct file_place *place, co
 	task->mode = mode;
 	task->append = append;
 	task->request.operation = FILE_STAT;
-	task->on_done = write_stat_done;
-	task->tell = write_tell;
+	task->on_done = file_task_write_stat_done;
+	task->tell = file_task_write_tell;
 	task->done.written = done;
 	return file_task_first(task, ret_task, error);
 }
@@ -401,13 +401,13 @@ int file_replace(struct sandbox *sandbox, const struct file_place *place, const 
 
 /* --- what has no result --- */
 
-static void change_tell(struct file_task *task, const struct error *error)
+static void file_task_change_tell(struct file_task *task, const struct error *error)
 {
 	task->done.plain(task->data, error);
 }
 
-static void change_done(struct file_task *task, const struct file_outcome *outcome,
-			const struct error *error)
+static void file_task_change_done(struct file_task *task, const struct file_outcome *outcome,
+				  const struct error *error)
 {
 	(void)outcome;
 	file_task_over(task, error);
@@ -423,8 +423,8 @@ int file_change(struct sandbox *sandbox, const struct principal *principal,
 	if (!task)
 		return -1;
 	task->request = *request;
-	task->on_done = change_done;
-	task->tell = change_tell;
+	task->on_done = file_task_change_done;
+	task->tell = file_task_change_tell;
 	task->done.plain = done;
 	/* The texts belong to the caller and are only valid until the operation has begun. */
 	int result = file_task_first(task, ret_task, error);

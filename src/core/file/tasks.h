@@ -62,26 +62,26 @@ NODISCARD int file_stat(struct sandbox *sandbox, const struct file_place *place,
 			struct error *error);
 /* Searches names below the place by a glob. max 0, here and elsewhere: the largest possible
  * maximum. */
-struct glob_ask {
+struct glob_query {
 	const char *pattern;
 	bool sorted;         /* by name, if the init supports it */
 	bool skip_generated; /* skips .git and node_modules, if the init supports it */
 	uint32_t max;
 };
 NODISCARD int file_glob(struct sandbox *sandbox, const struct file_place *place,
-			const struct glob_ask *ask, const struct file_records *records, void *data,
-			struct file_task **ret_task, struct error *error);
+			const struct glob_query *query, const struct file_records *records,
+			void *data, struct file_task **ret_task, struct error *error);
 /* Searches lines by a regular expression (or as plain text) in the files below the place whose
  * names match the glob (NULL: all). */
-struct grep_ask {
+struct grep_query {
 	const char *pattern, *glob;
 	bool plain, ignore_case;
-	bool sorted, skip_generated; /* as in glob_ask */
+	bool sorted, skip_generated; /* as in glob_query */
 	uint32_t max;
 };
 NODISCARD int file_grep(struct sandbox *sandbox, const struct file_place *place,
-			const struct grep_ask *ask, const struct file_records *records, void *data,
-			struct file_task **ret_task, struct error *error);
+			const struct grep_query *query, const struct file_records *records,
+			void *data, struct file_task **ret_task, struct error *error);
 /* Replaces plain text by plain text; count: the number of replacements. expected > 0: exactly so
  * many, else nothing is changed and INVALID has the number (this reads the whole file). */
 NODISCARD int file_replace(struct sandbox *sandbox, const struct file_place *place,

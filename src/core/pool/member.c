@@ -90,7 +90,7 @@ uint32_t pool_count_packed(struct bytes packed)
 	return count;
 }
 
-static uint64_t hash_text(const char *text)
+static uint64_t shape_hash_text(const char *text)
 {
 	uint64_t hash = 14695981039346656037u;
 	for (; *text; text++)
@@ -109,45 +109,47 @@ uint64_t pool_stamp(const struct core *core, const char *template)
 		 core->programs_hash, template_stamp(template_find(template)), limits->memory,
 		 limits->disk, limits->inodes, limits->cpu_millis, limits->pids, limits->files,
 		 config->files_cap);
-	return hash_text(text);
+	return shape_hash_text(text);
 }
 
 /* ---- The end of a member. */
 
 /* A request; the member may be gone when the reply comes. */
-struct question {
+struct pooled_request {
 	struct core *core;
 	struct id id;
 	void (*answered)(struct pooled *pooled, const struct spawn_message *reply,
 			 const struct error *error);
 };
 
-static void pooled_ask_answered(void *data, const struct spawn_message *reply,
-				const struct error *error)
+static void pooled_request_answered(void *data, const struct spawn_message *reply,
+				    const struct error *error)
 {
-	struct question question = *(struct question *)data;
+	struct pooled_request request = *(struct pooled_request *)data;
 	free(data);
 	struct pooled *pooled =
-	    question.core->private ? pooled_find(question.core, &question.id) : NULL;
+	    request.core->private ? pooled_find(request.core, &request.id) : NULL;
 	if (pooled)
-		question.answered(pooled, reply, error);
+		request.answered(pooled, reply, error);
 }
 
-static int pooled_ask(struct pooled *pooled, struct spawn_message *message, uint32_t timeout_ms,
-		      void (*answered)(struct pooled *pooled, const struct spawn_message *reply,
-				       const struct error *error),
-		      struct error *error)
+static int pooled_ask_spawner(struct pooled *pooled, struct spawn_message *message,
+			      uint32_t timeout_ms,
+			      void (*answered)(struct pooled *pooled,
+					       const struct spawn_message *reply,
+					       const struct error *error),
+			      struct error *error)
 {
-	struct question *question = calloc(1, sizeof(*question));
-	if (!question)
+	struct pooled_request *request = calloc(1, sizeof(*request));
+	if (!request)
 		abort();
-	*question =
-	    (struct question){.core = pooled->core, .id = pooled->row.id, .answered = answered};
+	*request = (struct pooled_request){
+	    .core = pooled->core, .id = pooled->row.id, .answered = answered};
 	message->sandbox = pooled->row.id;
 	if (spawner_request(pooled->core->spawner, message, NULL, 0, timeout_ms,
-			    pooled_ask_answered, question, error) == 0)
+			    pooled_request_answered, request, error) == 0)
 		return 0;
-	free(question);
+	free(request);
 	return -1;
 }
 
@@ -190,7 +192,7 @@ void pooled_send_destroy(struct pooled *pooled)
 	struct error error;
 	uint32_t timeout = pool_of(pooled->core)->ending ? END_TIMEOUT_MS : SPAWN_TIMEOUT_MS;
 	pooled->until = 0;
-	if (pooled_ask(pooled, &message, timeout, pooled_destroyed, &error) < 0)
+	if (pooled_ask_spawner(pooled, &message, timeout, pooled_destroyed, &error) < 0)
 		pooled_destroy_later(pooled, &error);
 }
 
@@ -268,7 +270,7 @@ static void pooled_configured(struct pooled *pooled)
 	struct error error;
 	pooled->until = 0;
 	pooled_set_state(pooled, POOLED_COUNTING);
-	if (pooled_ask(pooled, &message, SPAWN_TIMEOUT_MS, pooled_counted, &error) < 0)
+	if (pooled_ask_spawner(pooled, &message, SPAWN_TIMEOUT_MS, pooled_counted, &error) < 0)
 		pooled_failed(pooled, &error);
 }
 
@@ -388,6 +390,6 @@ void pooled_make(struct core *core, const struct pool_row *shape)
 	pooled->row.stamp = pool_stamp(core, shape->template);
 	pooled_set_state(pooled, POOLED_BOOTING);
 	if (store_pool_put(core->store, &pooled->row, &error) < 0 ||
-	    pooled_ask(pooled, &message, SPAWN_BOOT_TIMEOUT_MS, pooled_created, &error) < 0)
+	    pooled_ask_spawner(pooled, &message, SPAWN_BOOT_TIMEOUT_MS, pooled_created, &error) < 0)
 		pooled_failed(pooled, &error);
 }

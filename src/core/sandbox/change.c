@@ -14,9 +14,9 @@
 #include "core/sandbox/labels.h"
 
 /* A checked change. Its strings are owned until they move into the row. */
-struct prepared {
+struct prepared_change {
 	struct core *core;
-	struct asker asker; /* the caller, recorded when the spawner has answered */
+	struct kept_principal caller; /* the caller, recorded when the spawner has answered */
 	struct id id;
 	struct sandbox_change change; /* its pointers are not used after the check */
 	char *name, *metadata, *labels;
@@ -26,7 +26,7 @@ struct prepared {
 	void *data;
 };
 
-static void prepared_free(struct prepared *prepared)
+static void prepared_free(struct prepared_change *prepared)
 {
 	free(prepared->name);
 	free(prepared->metadata);
@@ -34,8 +34,8 @@ static void prepared_free(struct prepared *prepared)
 	free(prepared);
 }
 
-static int prepare_name(struct sandbox *sandbox, const struct sandbox_change *change,
-			struct prepared *prepared, struct error *error)
+static int change_prepare_name(struct sandbox *sandbox, const struct sandbox_change *change,
+			       struct prepared_change *prepared, struct error *error)
 {
 	struct sandbox *other;
 	struct error ignored;
@@ -55,9 +55,9 @@ static int prepare_name(struct sandbox *sandbox, const struct sandbox_change *ch
 	return 0;
 }
 
-static int prepare_pairs(struct sandbox *sandbox, const struct principal *principal,
-			 const struct sandbox_change *change, struct prepared *prepared,
-			 struct error *error)
+static int change_prepare_pairs(struct sandbox *sandbox, const struct principal *principal,
+				const struct sandbox_change *change,
+				struct prepared_change *prepared, struct error *error)
 {
 	const struct sandbox_row *row = &sandbox->row;
 	struct pair *merged;
@@ -84,7 +84,8 @@ static int prepare_pairs(struct sandbox *sandbox, const struct principal *princi
 }
 
 /* Removes a default time-out when a client sets the sandbox's life in another way. */
-static void prepare_default_timeout(const struct sandbox *sandbox, struct sandbox_change *change)
+static void change_prepare_default_timeout(const struct sandbox *sandbox,
+					   struct sandbox_change *change)
 {
 	bool stays = change->options_mask & change->options & OPTION_PERSISTENT;
 	if (change->timeout_set || !(sandbox->row.options & OPTION_TIMEOUT_UNASKED) ||
@@ -94,8 +95,8 @@ static void prepare_default_timeout(const struct sandbox *sandbox, struct sandbo
 	change->timeout_seconds = timeout_longest(&sandbox->core->config);
 }
 
-static int prepare_times(const struct config *config, const struct sandbox_change *change,
-			 struct error *error)
+static int change_prepare_times(const struct config *config, const struct sandbox_change *change,
+				struct error *error)
 {
 	if (change->timeout_set && timeout_check(config, change->timeout_seconds, error) < 0)
 		return -1;
@@ -107,7 +108,7 @@ static int prepare_times(const struct config *config, const struct sandbox_chang
 }
 
 /* Exchanges the texts of the row and of `prepared`. */
-static void change_swap_texts(struct sandbox_row *row, struct prepared *prepared)
+static void change_swap_texts(struct sandbox_row *row, struct prepared_change *prepared)
 {
 	const struct sandbox_change *change = &prepared->change;
 	if (change->name_set)
@@ -122,7 +123,7 @@ static void change_swap_texts(struct sandbox_row *row, struct prepared *prepared
 	}
 }
 
-static void change_set_numbers(struct sandbox_row *row, const struct prepared *prepared)
+static void change_set_numbers(struct sandbox_row *row, const struct prepared_change *prepared)
 {
 	const struct sandbox_change *change = &prepared->change;
 	/* While paused no time passes: the deadline counts from the moment of the pause. */
@@ -142,7 +143,7 @@ static void change_set_numbers(struct sandbox_row *row, const struct prepared *p
 	row->limits = limits_changed(&row->limits, &change->limits);
 }
 
-static void record_change(struct sandbox *sandbox, const struct principal *principal,
+static void change_record(struct sandbox *sandbox, const struct principal *principal,
 			  const struct sandbox_change *change)
 {
 	char timeout[16], idle[16], pause[16], limits[96];
@@ -166,7 +167,8 @@ static void record_change(struct sandbox *sandbox, const struct principal *princ
 }
 
 /* Writes the changed row; it is as before when that fails. */
-static int change_apply(struct sandbox *sandbox, struct prepared *prepared, struct error *error)
+static int change_apply(struct sandbox *sandbox, struct prepared_change *prepared,
+			struct error *error)
 {
 	struct sandbox_row *row = &sandbox->row, before = *row;
 	if (sandbox_check_kept(sandbox, error) < 0)
@@ -178,7 +180,7 @@ static int change_apply(struct sandbox *sandbox, struct prepared *prepared, stru
 		*row = before;
 		return -1;
 	}
-	record_change(sandbox, asker_principal(&prepared->asker), &prepared->change);
+	change_record(sandbox, kept_principal_get(&prepared->caller), &prepared->change);
 	if (prepared->change.name_set)
 		sandbox_relist(sandbox);
 	if (prepared->change.timeout_set) {
@@ -201,7 +203,7 @@ static void limits_restored(void *data UNUSED, const struct error *error)
 
 static void limits_set_done(void *data, const struct error *refused)
 {
-	struct prepared *prepared = data;
+	struct prepared_change *prepared = data;
 	struct sandbox *sandbox = sandbox_by_id(prepared->core, &prepared->id);
 	struct error error, ignored;
 	if (!refused && !sandbox) {
@@ -209,7 +211,7 @@ static void limits_set_done(void *data, const struct error *refused)
 			  prepared->id.text);
 		refused = &error;
 	} else if (!refused && change_apply(sandbox, prepared, &error) < 0) {
-		if (sandbox_set_limits(sandbox, asker_principal(&prepared->asker),
+		if (sandbox_set_limits(sandbox, kept_principal_get(&prepared->caller),
 				       &prepared->limits_before, limits_restored, NULL,
 				       &ignored) < 0)
 			limits_restored(NULL, &ignored);
@@ -223,23 +225,23 @@ int sandbox_change(struct sandbox *sandbox, const struct principal *principal,
 		   const struct sandbox_change *change, SANDBOX_DONE, struct error *error)
 {
 	struct core *core = sandbox->core;
-	struct prepared *prepared = calloc(1, sizeof(*prepared));
+	struct prepared_change *prepared = calloc(1, sizeof(*prepared));
 	if (!prepared)
 		abort();
-	*prepared = (struct prepared){.core = core,
-				      .asker = asker_from_principal(principal),
-				      .id = sandbox->row.id,
-				      .change = *change,
-				      .done = done,
-				      .data = data};
-	if (prepare_name(sandbox, change, prepared, error) < 0 ||
-	    prepare_pairs(sandbox, principal, change, prepared, error) < 0 ||
-	    prepare_times(&core->config, change, error) < 0 ||
+	*prepared = (struct prepared_change){.core = core,
+					     .caller = principal_keep(principal),
+					     .id = sandbox->row.id,
+					     .change = *change,
+					     .done = done,
+					     .data = data};
+	if (change_prepare_name(sandbox, change, prepared, error) < 0 ||
+	    change_prepare_pairs(sandbox, principal, change, prepared, error) < 0 ||
+	    change_prepare_times(&core->config, change, error) < 0 ||
 	    limits_check_change(sandbox, &change->limits, error) < 0) {
 		prepared_free(prepared);
 		return -1;
 	}
-	prepare_default_timeout(sandbox, &prepared->change);
+	change_prepare_default_timeout(sandbox, &prepared->change);
 	prepared->limits_before = sandbox->row.limits;
 	const struct limits limits = limits_changed(&sandbox->row.limits, &change->limits);
 	if (!limits_same(&limits, &sandbox->row.limits)) {

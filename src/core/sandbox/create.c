@@ -95,8 +95,9 @@ void create_failed(struct sandbox *sandbox, const struct error *error)
 	if (!kept)
 		abort();
 	*kept = *error;
-	struct error ask_error;
-	if (transition_ask(sandbox, SPAWN_DESTROY, create_undone, kept, &ask_error) < 0) {
+	struct error destroy_error;
+	if (transition_ask_spawner(sandbox, SPAWN_DESTROY, create_undone, kept, &destroy_error) <
+	    0) {
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
 		create_tell(sandbox, kept);
 		free(kept);
@@ -234,8 +235,8 @@ static void create_give_after_limits(struct sandbox *sandbox)
 {
 	struct spawn_message message = {.type = SPAWN_LIMITS, .limits = sandbox->row.limits};
 	boot_own(sandbox);
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, create_limits_answered, NULL,
-			0, &sandbox->life->link_error) < 0)
+	if (sandbox_ask_spawner(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS,
+				create_limits_answered, NULL, 0, &sandbox->life->link_error) < 0)
 		sandbox_later(sandbox, create_fail_given);
 }
 
@@ -288,9 +289,9 @@ static int create_cold(struct create_request *create, struct error *error)
 	struct spawn_message message;
 	if (folders_keep(sandbox, create->mounts, create->mount_count, error) == 0) {
 		boot_message(sandbox, SPAWN_CREATE, &message);
-		if (sandbox_ask(sandbox, &message, sandbox->life->mount_fds,
-				sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS, create_answered,
-				NULL, 0, error) == 0) {
+		if (sandbox_ask_spawner(sandbox, &message, sandbox->life->mount_fds,
+					sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS,
+					create_answered, NULL, 0, error) == 0) {
 			create_expect_told(sandbox, create);
 			return 0;
 		}

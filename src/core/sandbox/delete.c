@@ -57,7 +57,7 @@ static void sandbox_end(struct sandbox *sandbox)
 void delete_answered(struct sandbox *sandbox, const struct error *error)
 {
 	struct transition *transition = &sandbox->life->transition;
-	transition->asked = false;
+	transition->awaits_answer = false;
 	if (!error || error->kind == ERROR_SANDBOX_NOT_FOUND) {
 		sandbox_end(sandbox);
 		return;
@@ -84,7 +84,7 @@ static void destroy_answered(const struct sandbox_answer *answer)
 void delete_send(struct sandbox *sandbox)
 {
 	struct error error;
-	if (transition_ask(sandbox, SPAWN_DESTROY, destroy_answered, NULL, &error) < 0)
+	if (transition_ask_spawner(sandbox, SPAWN_DESTROY, destroy_answered, NULL, &error) < 0)
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
 }
 

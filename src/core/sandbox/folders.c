@@ -14,11 +14,12 @@
 #define COMMAND_MAX 320
 
 /* A folder in the row. */
-struct folder {
+struct sandbox_folder {
 	const char *mode, *path, *host_path;
 };
 
-static bool folder_next(const struct sandbox_row *row, size_t *at, struct folder *ret_folder)
+static bool folder_next(const struct sandbox_row *row, size_t *at,
+			struct sandbox_folder *ret_folder)
 {
 	struct bytes packed = {(const uint8_t *)row->mounts, row->mounts_size};
 	ret_folder->mode = packed_next(packed, at);
@@ -55,7 +56,7 @@ int folders_keep(struct sandbox *sandbox, const struct mount_spec *mounts, size_
 /* "-v HOST:GUEST:MODE" for each. */
 static void folders_options_text(const struct sandbox_row *row, char text[COMMAND_MAX])
 {
-	struct folder folder;
+	struct sandbox_folder folder;
 	size_t at = 0, used = 0;
 	text[0] = '\0';
 	while (folder_next(row, &at, &folder) && used < COMMAND_MAX) {
@@ -82,7 +83,7 @@ int folders_check(const struct sandbox *sandbox, struct error *error)
 			 sandbox->row.id.text, options, sandbox->row.id.text);
 }
 
-static bool folder_same(const struct mount_spec *mount, const struct folder *folder)
+static bool folder_same(const struct mount_spec *mount, const struct sandbox_folder *folder)
 {
 	const char *mode = mount_mode_name((uint32_t)mount->mode);
 	const char *host_path = mount->host_path ? mount->host_path : "";
@@ -95,7 +96,7 @@ static bool folders_sort(const struct sandbox_row *row, const struct mount_spec 
 			 size_t count, struct mount_spec ordered[SANDBOX_MOUNTS_MAX])
 {
 	bool used[SANDBOX_MOUNTS_MAX] = {false};
-	struct folder folder;
+	struct sandbox_folder folder;
 	size_t at = 0, found = 0;
 	while (folder_next(row, &at, &folder)) {
 		size_t i = 0;

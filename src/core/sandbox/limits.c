@@ -56,7 +56,7 @@ static void limits_answered(const struct sandbox_answer *answer)
 	const struct error *error = limits_error_harmless(answer->error) ? NULL : answer->error;
 	struct sandbox *sandbox = answer->sandbox;
 	if (sandbox) {
-		sandbox->life->limits_asked = false;
+		sandbox->life->limits_sent = false;
 		/* Without the spawner the result is unknown: the next daemon compares. */
 		if (error && error->kind != ERROR_SPAWNER_GONE)
 			limits_put_back(sandbox, &call->before);
@@ -66,20 +66,20 @@ static void limits_answered(const struct sandbox_answer *answer)
 	free(call);
 }
 
-static int limits_ask(struct sandbox *sandbox, const struct limits *before, SANDBOX_DONE,
-		      struct error *error)
+static int limits_ask_spawner(struct sandbox *sandbox, const struct limits *before, SANDBOX_DONE,
+			      struct error *error)
 {
 	struct spawn_message message = {.type = SPAWN_LIMITS, .limits = sandbox->row.limits};
 	struct limits_call *call = malloc(sizeof(*call));
 	if (!call)
 		abort();
 	*call = (struct limits_call){.before = *before, .done = done, .data = data};
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, limits_answered, call, 0,
-			error) < 0) {
+	if (sandbox_ask_spawner(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, limits_answered, call,
+				0, error) < 0) {
 		free(call);
 		return -1;
 	}
-	sandbox->life->limits_asked = true;
+	sandbox->life->limits_sent = true;
 	return 0;
 }
 
@@ -92,7 +92,7 @@ static int limits_check_state(const struct sandbox *sandbox, struct error *error
 		return error_set(error, ERROR_CONFLICT,
 				 "sandbox `%s` is %s; its limits cannot be changed yet",
 				 sandbox->row.id.text, facts->name);
-	if (sandbox->life->limits_asked)
+	if (sandbox->life->limits_sent)
 		return error_set(error, ERROR_CONFLICT,
 				 "the limits of sandbox `%s` are being changed",
 				 sandbox->row.id.text);
@@ -128,7 +128,7 @@ int sandbox_set_limits(struct sandbox *sandbox, const struct principal *principa
 		core_done_later(sandbox->core, done, data);
 		return 0;
 	}
-	if (limits_ask(sandbox, &before, done, data, error) == 0)
+	if (limits_ask_spawner(sandbox, &before, done, data, error) == 0)
 		return 0;
 	if (error->kind != ERROR_SPAWNER_GONE)
 		limits_put_back(sandbox, &before);
@@ -139,8 +139,8 @@ void limits_late(struct sandbox *sandbox, const struct spawn_message *reply)
 {
 	/* The row has the old limits again: they are set once more. */
 	struct error error;
-	if (reply->result == ERROR_NONE && !sandbox->life->limits_asked &&
-	    limits_ask(sandbox, &sandbox->row.limits, NULL, NULL, &error) < 0)
+	if (reply->result == ERROR_NONE && !sandbox->life->limits_sent &&
+	    limits_ask_spawner(sandbox, &sandbox->row.limits, NULL, NULL, &error) < 0)
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 
@@ -159,6 +159,6 @@ void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed
 		return;
 	log_info("sandbox %s: its limits are being made what they were asked to be",
 		 sandbox->row.id.text);
-	if (limits_ask(sandbox, &holds, NULL, NULL, &error) < 0)
+	if (limits_ask_spawner(sandbox, &holds, NULL, NULL, &error) < 0)
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }

@@ -389,15 +389,15 @@ void sandbox_add_phase(struct sandbox *sandbox, const char *name, int64_t since_
 	phase->microseconds = (uint32_t)MIN(MAX(microseconds, 0), (int64_t)UINT32_MAX);
 }
 
-struct later {
+struct sandbox_later_call {
 	struct core *core;
 	struct id id;
 	void (*call)(struct sandbox *sandbox);
 };
 
-static void later_call(void *data)
+static void sandbox_later_come(void *data)
 {
-	struct later *later = data;
+	struct sandbox_later_call *later = data;
 	struct sandbox *sandbox = sandbox_by_id(later->core, &later->id);
 	if (sandbox)
 		later->call(sandbox);
@@ -406,11 +406,11 @@ static void later_call(void *data)
 
 void sandbox_later(struct sandbox *sandbox, void (*call)(struct sandbox *sandbox))
 {
-	struct later *later = malloc(sizeof(*later));
+	struct sandbox_later_call *later = malloc(sizeof(*later));
 	if (!later)
 		abort();
-	*later = (struct later){sandbox->core, sandbox->row.id, call};
-	core_later(sandbox->core, later_call, later);
+	*later = (struct sandbox_later_call){sandbox->core, sandbox->row.id, call};
+	core_later(sandbox->core, sandbox_later_come, later);
 }
 
 static void counters_answered(const struct sandbox_answer *answer)
@@ -429,8 +429,8 @@ int sandbox_refresh_counters(struct sandbox *sandbox, SANDBOX_DONE, struct error
 		abort();
 	*waiter = (struct waiter){.done = done, .data = data};
 	struct spawn_message message = {.type = SPAWN_COUNTERS};
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, counters_answered, waiter, 0,
-			error) < 0) {
+	if (sandbox_ask_spawner(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, counters_answered,
+				waiter, 0, error) < 0) {
 		free(waiter);
 		return -1;
 	}

@@ -59,8 +59,8 @@ static int check_tier_memory(const struct core *core, uint32_t tier, uint64_t me
 			 (unsigned long long)(minimum / MIB));
 }
 
-static int check_limits(const struct core *core, uint32_t tier, const struct limits *asked,
-			struct limits *ret_limits, struct error *error)
+static int spec_check_limits(const struct core *core, uint32_t tier, const struct limits *asked,
+			     struct limits *ret_limits, struct error *error)
 {
 	const struct limits *defaults = &core->config.defaults, *maximum = &core->config.maximum;
 	struct limits limits = {
@@ -135,8 +135,8 @@ uint32_t timeout_longest(const struct config *config)
 	return timeout_unlimited(config) ? 0 : config->timeout_seconds_max;
 }
 
-static int check_timeouts(const struct config *config, const struct sandbox_spec *spec,
-			  struct sandbox_row *row, struct error *error)
+static int spec_check_timeouts(const struct config *config, const struct sandbox_spec *spec,
+			       struct sandbox_row *row, struct error *error)
 {
 	uint32_t timeout = spec->timeout_seconds;
 	if (!spec->timeout_set && timeout == 0) {
@@ -173,8 +173,8 @@ enum tier tier_automatic(const struct core *core)
 	return (enum tier)tier;
 }
 
-static int check_tier(const struct core *core, enum tier asked, uint32_t *ret_tier,
-		      struct error *error)
+static int spec_check_tier(const struct core *core, enum tier asked, uint32_t *ret_tier,
+			   struct error *error)
 {
 	if (asked == TIER_AUTO) {
 		*ret_tier = tier_automatic(core);
@@ -201,14 +201,14 @@ static int text_pack(struct buffer *buffer, const char *text)
 }
 
 /* Moves the buffer's bytes into a row. */
-static char *packed_take(struct buffer *buffer, uint32_t *ret_size)
+static char *spec_take_packed(struct buffer *buffer, uint32_t *ret_size)
 {
 	*ret_size = (uint32_t)buffer->size;
 	return TAKE_PTR(buffer->data);
 }
 
-static int check_environment(const struct sandbox_spec *spec, struct sandbox_row *row,
-			     struct error *error)
+static int spec_check_environment(const struct sandbox_spec *spec, struct sandbox_row *row,
+				  struct error *error)
 {
 	DONE_BUFFER struct buffer packed = BUFFER(SANDBOX_ENVIRONMENT_BYTES_MAX);
 	/* The template's own environment is added later. */
@@ -227,12 +227,12 @@ static int check_environment(const struct sandbox_spec *spec, struct sandbox_row
 			return error_set(error, ERROR_LIMIT_EXCEEDED, "env has more than %d bytes",
 					 SANDBOX_ENVIRONMENT_BYTES_MAX);
 	}
-	row->environment = packed_take(&packed, &row->environment_size);
+	row->environment = spec_take_packed(&packed, &row->environment_size);
 	return 0;
 }
 
-static int check_pairs(const struct principal *principal, const struct sandbox_spec *spec,
-		       struct sandbox_row *row, struct error *error)
+static int spec_check_pairs(const struct principal *principal, const struct sandbox_spec *spec,
+			    struct sandbox_row *row, struct error *error)
 {
 	struct pair labels[LABELS_MAX + 1]; /* labels_pack() refuses one too many */
 	size_t count = MIN(spec->label_count, ARRAY_SIZE(labels));
@@ -264,8 +264,8 @@ static bool mount_path_valid(const char *path)
 	return named;
 }
 
-static int check_mounts(const struct principal *principal, const struct sandbox_spec *spec,
-			struct sandbox_row *row, struct error *error)
+static int spec_check_mounts(const struct principal *principal, const struct sandbox_spec *spec,
+			     struct sandbox_row *row, struct error *error)
 {
 	DONE_BUFFER struct buffer packed = BUFFER(SANDBOX_MOUNTS_MAX * (2 * GUEST_PATH_MAX + 16));
 	if (spec->mount_count == 0)
@@ -292,11 +292,11 @@ static int check_mounts(const struct principal *principal, const struct sandbox_
 		    text_pack(&packed, mount->host_path ? mount->host_path : "") < 0)
 			return error_set(error, ERROR_LIMIT_EXCEEDED, "mounts: a path is too long");
 	}
-	row->mounts = packed_take(&packed, &row->mounts_size);
+	row->mounts = spec_take_packed(&packed, &row->mounts_size);
 	return 0;
 }
 
-static int check_name(const struct sandbox_spec *spec, struct error *error)
+static int spec_check_name(const struct sandbox_spec *spec, struct error *error)
 {
 	if (!spec->name || name_valid(spec->name))
 		return 0;
@@ -317,19 +317,19 @@ int spec_check(struct core *core, const struct principal *principal,
 				  .flags = spec->flags,
 				  .options = spec->options};
 	const struct template *template;
-	if (check_name(spec, error) < 0 ||
+	if (spec_check_name(spec, error) < 0 ||
 	    template_resolve(&core->config, spec->template, spec->allow_substitute, &template,
 			     error) < 0)
 		return -1;
 	if (spec->flags & ~(uint32_t)CREATE_NESTED_USERNS)
 		return error_set(error, ERROR_INVALID, "an unknown flag is set");
-	if (check_tier(core, spec->tier, &row.tier, error) < 0 ||
-	    check_limits(core, row.tier, &spec->limits, &row.limits, error) < 0 ||
-	    check_timeouts(&core->config, spec, &row, error) < 0)
+	if (spec_check_tier(core, spec->tier, &row.tier, error) < 0 ||
+	    spec_check_limits(core, row.tier, &spec->limits, &row.limits, error) < 0 ||
+	    spec_check_timeouts(&core->config, spec, &row, error) < 0)
 		return -1;
-	if (check_environment(spec, &row, error) < 0 ||
-	    check_pairs(principal, spec, &row, error) < 0 ||
-	    check_mounts(principal, spec, &row, error) < 0) {
+	if (spec_check_environment(spec, &row, error) < 0 ||
+	    spec_check_pairs(principal, spec, &row, error) < 0 ||
+	    spec_check_mounts(principal, spec, &row, error) < 0) {
 		sandbox_row_done(&row);
 		return -1;
 	}

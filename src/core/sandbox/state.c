@@ -10,7 +10,7 @@
 	"they were killed"
 #define LOST_BY_INIT "the sandbox's init does not know it any more"
 
-static const struct state_facts facts[] = {
+static const struct state_facts facts_of_states[] = {
     [SANDBOX_CREATING] =
 	{.name = "creating", .passing = true, .booting = true, .holds = true, .lost = LOST_BY_INIT},
     [SANDBOX_RUNNING] = {.name = "running",
@@ -71,7 +71,9 @@ static const struct state_facts facts[] = {
 
 const struct state_facts *state_facts(uint32_t state)
 {
-	return &facts[state < ARRAY_SIZE(facts) && facts[state].name ? state : SANDBOX_ENDED];
+	return &facts_of_states[state < ARRAY_SIZE(facts_of_states) && facts_of_states[state].name
+				    ? state
+				    : SANDBOX_ENDED];
 }
 
 #define ON(event) (1u << SANDBOX_EVENT_##event)
@@ -155,7 +157,8 @@ static const struct {
 
 struct state_step state_step(uint32_t state, enum sandbox_event event)
 {
-	uint32_t in = state < ARRAY_SIZE(facts) && facts[state].name ? 1u << state : 0;
+	uint32_t in =
+	    state < ARRAY_SIZE(facts_of_states) && facts_of_states[state].name ? 1u << state : 0;
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
 		if ((steps[i].events & 1u << event) && (steps[i].states & in))
 			return (struct state_step){

@@ -45,7 +45,7 @@ static void transition_enter(struct sandbox *sandbox, const struct sandbox_row *
 	transition->began = clock_monotonic();
 	transition->due = 0;
 	transition->tries = 0;
-	transition->asked = false;
+	transition->awaits_answer = false;
 	if (before->paused_wall != 0 && sandbox->row.paused_wall == 0)
 		sandbox_clock_continue(sandbox);
 	meter_changed(sandbox, (enum sandbox_state)before->state);
@@ -150,7 +150,7 @@ void sandbox_save_again(struct sandbox *sandbox)
 	life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
 }
 
-struct ask {
+struct sandbox_request {
 	struct core *core;
 	struct id id;
 	uint32_t generation;
@@ -159,35 +159,35 @@ struct ask {
 	uint64_t number;
 };
 
-static void sandbox_ask_answered(void *data, const struct spawn_message *reply,
-				 const struct error *error)
+static void sandbox_request_answered(void *data, const struct spawn_message *reply,
+				     const struct error *error)
 {
-	struct ask *ask = data;
-	struct sandbox *sandbox = sandbox_by_id(ask->core, &ask->id);
+	struct sandbox_request *request = data;
+	struct sandbox *sandbox = sandbox_by_id(request->core, &request->id);
 	struct sandbox_answer answer = {
-	    .core = ask->core,
+	    .core = request->core,
 	    .sandbox = sandbox,
-	    .current = sandbox && sandbox->life->transition.generation == ask->generation,
+	    .current = sandbox && sandbox->life->transition.generation == request->generation,
 	    .reply = reply,
 	    .error = error,
-	    .data = ask->data,
-	    .number = ask->number,
+	    .data = request->data,
+	    .number = request->number,
 	};
-	ask->done(&answer);
-	free(ask);
+	request->done(&answer);
+	free(request);
 }
 
-int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const int *fds,
-		size_t fd_count, uint32_t timeout_ms,
-		void (*done)(const struct sandbox_answer *answer), void *data, uint64_t number,
-		struct error *error)
+int sandbox_ask_spawner(struct sandbox *sandbox, struct spawn_message *message, const int *fds,
+			size_t fd_count, uint32_t timeout_ms,
+			void (*done)(const struct sandbox_answer *answer), void *data,
+			uint64_t number, struct error *error)
 {
 	if (!sandbox->core->spawner)
 		return error_set(error, ERROR_SPAWNER_GONE, "the daemon is stopping");
-	struct ask *ask = calloc(1, sizeof(*ask));
-	if (!ask)
+	struct sandbox_request *request = calloc(1, sizeof(*request));
+	if (!request)
 		abort();
-	*ask = (struct ask){
+	*request = (struct sandbox_request){
 	    .core = sandbox->core,
 	    .id = sandbox->row.id,
 	    .generation = sandbox->life->transition.generation,
@@ -197,27 +197,27 @@ int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const in
 	};
 	message->sandbox = sandbox->row.id;
 	if (spawner_request(sandbox->core->spawner, message, fds, fd_count, timeout_ms,
-			    sandbox_ask_answered, ask, error) < 0) {
-		free(ask);
+			    sandbox_request_answered, request, error) < 0) {
+		free(request);
 		return -1;
 	}
 	return 0;
 }
 
-int transition_ask(struct sandbox *sandbox, uint32_t type,
-		   void (*answered)(const struct sandbox_answer *answer), void *data,
-		   struct error *error)
+int transition_ask_spawner(struct sandbox *sandbox, uint32_t type,
+			   void (*answered)(const struct sandbox_answer *answer), void *data,
+			   struct error *error)
 {
 	struct transition *transition = &sandbox->life->transition;
 	struct spawn_message message = {.type = type};
 	transition->due = 0;
-	if (transition->asked)
+	if (transition->awaits_answer)
 		return 0;
-	transition->asked = true;
-	if (sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, answered, data, 0, error) ==
-	    0)
+	transition->awaits_answer = true;
+	if (sandbox_ask_spawner(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, answered, data, 0,
+				error) == 0)
 		return 0;
-	transition->asked = false;
+	transition->awaits_answer = false;
 	return -1;
 }
 

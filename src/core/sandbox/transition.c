@@ -13,7 +13,7 @@
 /* It is paused; RECLAIM is not waited for any longer. */
 static void pause_finish(struct sandbox *sandbox)
 {
-	sandbox->life->transition.asked = false;
+	sandbox->life->transition.awaits_answer = false;
 	activity_paused(sandbox);
 	waiters_finish(&sandbox->life->transition.waiters, NULL);
 }
@@ -24,7 +24,7 @@ static int transition_begin(struct sandbox *sandbox, const struct principal *pri
 {
 	struct transition *transition = &sandbox->life->transition;
 	uint32_t generation = transition->generation;
-	if (transition->asked)
+	if (transition->awaits_answer)
 		pause_finish(sandbox);
 	if (transition->generation != generation)
 		return error_set(error, ERROR_CONFLICT, "sandbox `%s` is %s", sandbox->row.id.text,
@@ -67,9 +67,9 @@ static int transition_begin_asking(struct sandbox *sandbox, const struct princip
 	bool boot = message->type == SPAWN_START;
 	if (transition_begin(sandbox, principal, wish, done, data, error) < 0)
 		return -1;
-	if (sandbox_ask(sandbox, message, life->mount_fds, boot ? life->mount_count : 0,
-			boot ? SPAWN_BOOT_TIMEOUT_MS : SPAWN_TIMEOUT_MS, answered, NULL, 0,
-			error) == 0)
+	if (sandbox_ask_spawner(sandbox, message, life->mount_fds, boot ? life->mount_count : 0,
+				boot ? SPAWN_BOOT_TIMEOUT_MS : SPAWN_TIMEOUT_MS, answered, NULL, 0,
+				error) == 0)
 		return 0;
 	waiter_take_back(&life->transition.waiters);
 	sandbox_force_step(sandbox, SANDBOX_EVENT_UNDONE);
@@ -92,7 +92,7 @@ static int wish_grant(struct sandbox *sandbox, const struct principal *principal
 	if (action != SANDBOX_ACTION_DONE && action != SANDBOX_ACTION_JOIN)
 		return 1;
 	/* The answer to a pause says how much memory was reclaimed: wait for that. */
-	if (action == SANDBOX_ACTION_JOIN || sandbox->life->transition.asked)
+	if (action == SANDBOX_ACTION_JOIN || sandbox->life->transition.awaits_answer)
 		return waiter_add(sandbox, &sandbox->life->transition.waiters, done, data, 0, false,
 				  error);
 	core_done_later(sandbox->core, done, data);
@@ -104,7 +104,7 @@ static void kill_answered(const struct sandbox_answer *answer)
 	struct sandbox *sandbox = answer->sandbox;
 	if (!sandbox || !answer->current || transition_left(sandbox, answer->error))
 		return;
-	sandbox->life->transition.asked = false;
+	sandbox->life->transition.awaits_answer = false;
 	if (!answer->error)
 		counters_take(sandbox, &answer->reply->counters);
 	if (answer->error && answer->error->kind != ERROR_SANDBOX_NOT_FOUND) {
@@ -126,7 +126,7 @@ static void kill_answered(const struct sandbox_answer *answer)
 void stop_kill(struct sandbox *sandbox)
 {
 	struct error error;
-	if (transition_ask(sandbox, SPAWN_KILL, kill_answered, NULL, &error) < 0)
+	if (transition_ask_spawner(sandbox, SPAWN_KILL, kill_answered, NULL, &error) < 0)
 		transition_due_in(sandbox, REQUEST_RETRY_MS);
 }
 
@@ -226,7 +226,7 @@ static void reclaim_answered(const struct sandbox_answer *answer)
 		log_debug("sandbox %s: nothing was taken back: %s", sandbox->row.id.text,
 			  answer->error->message);
 	}
-	if (sandbox->life->transition.asked)
+	if (sandbox->life->transition.awaits_answer)
 		pause_finish(sandbox);
 }
 
@@ -246,7 +246,7 @@ static void freeze_answered(const struct sandbox_answer *answer)
 	sandbox_force_step(sandbox, SANDBOX_EVENT_FROZEN);
 	statistics.pauses++;
 	if (!list_empty(&sandbox->life->ready) ||
-	    transition_ask(sandbox, SPAWN_RECLAIM, reclaim_answered, NULL, &error) < 0)
+	    transition_ask_spawner(sandbox, SPAWN_RECLAIM, reclaim_answered, NULL, &error) < 0)
 		pause_finish(sandbox);
 	ready_settle(sandbox);
 }
@@ -269,7 +269,7 @@ int sandbox_pause(struct sandbox *sandbox, const struct principal *principal, SA
 static void resume_finish(struct sandbox *sandbox, enum sandbox_event event)
 {
 	bool runs = sandbox_action(sandbox, event) == SANDBOX_ACTION_RUN;
-	if (runs && sandbox->life->transition.asked)
+	if (runs && sandbox->life->transition.awaits_answer)
 		pause_finish(sandbox);
 	/* A waiter may have begun something else. */
 	if (!runs || sandbox_action(sandbox, event) != SANDBOX_ACTION_RUN)
@@ -329,8 +329,8 @@ void transition_late(struct core *core, uint32_t type, const struct spawn_messag
 		resume_finish(sandbox, SANDBOX_EVENT_THAWED_LATE);
 	if (type == SPAWN_FREEZE &&
 	    sandbox_action(sandbox, SANDBOX_EVENT_FROZEN_LATE) == SANDBOX_ACTION_THAW &&
-	    sandbox_ask(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, thaw_again_answered, NULL, 0,
-			&error) < 0)
+	    sandbox_ask_spawner(sandbox, &message, NULL, 0, SPAWN_TIMEOUT_MS, thaw_again_answered,
+				NULL, 0, &error) < 0)
 		log_warning("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 
@@ -395,7 +395,7 @@ static void wake_answered(const struct sandbox_answer *answer)
 	if (!sandbox)
 		return;
 	if (answer->current)
-		sandbox->life->transition.asked = false;
+		sandbox->life->transition.awaits_answer = false;
 	/* The answer to FREEZE ends the pause. If that has come first, the sandbox was thawed after
 	 * it: it runs. */
 	if (!answer->error)
@@ -407,7 +407,7 @@ static void wake_answered(const struct sandbox_answer *answer)
 static void pause_take_back(struct sandbox *sandbox)
 {
 	struct error error;
-	if (transition_ask(sandbox, SPAWN_THAW, wake_answered, NULL, &error) < 0)
+	if (transition_ask_spawner(sandbox, SPAWN_THAW, wake_answered, NULL, &error) < 0)
 		log_debug("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 

@@ -20,9 +20,9 @@ struct transition {
 	int64_t phase_began; /* the same, of a boot's phase */
 	int64_t due;         /* CLOCK_BOOTTIME: when to raise SANDBOX_EVENT_DUE; 0 = never */
 	uint32_t tries;      /* failed attempts of DESTROY */
-	bool asked;          /* a request of transition_ask() is not answered yet */
+	bool awaits_answer;  /* a request of transition_ask_spawner() is not answered yet */
 	/* Kept until there is an end to tell, also over several states. */
-	char asked_by[ACTIVITY_ACTOR_MAX]; /* who began it; "": nobody */
+	char begun_by[ACTIVITY_ACTOR_MAX]; /* who began it; "": nobody */
 	struct list waiters;               /* struct waiter */
 	void (*created)(void *data, struct sandbox *sandbox, const struct error *error);
 	void *created_data;
@@ -55,16 +55,16 @@ struct sandbox_answer {
 	void *data;
 	uint64_t number;
 };
-NODISCARD int sandbox_ask(struct sandbox *sandbox, struct spawn_message *message, const int *fds,
-			  size_t fd_count, uint32_t timeout_ms,
-			  void (*done)(const struct sandbox_answer *answer), void *data,
-			  uint64_t number, struct error *error);
+NODISCARD int sandbox_ask_spawner(struct sandbox *sandbox, struct spawn_message *message,
+				  const int *fds, size_t fd_count, uint32_t timeout_ms,
+				  void (*done)(const struct sandbox_answer *answer), void *data,
+				  uint64_t number, struct error *error);
 /* The same for the request of a state: KILL while stopping, DESTROY while deleting, RECLAIM while
  * paused, THAW to abort a pause. Does nothing while an earlier one is not answered; `answered`
- * clears transition.asked. */
-NODISCARD int transition_ask(struct sandbox *sandbox, uint32_t type,
-			     void (*answered)(const struct sandbox_answer *answer), void *data,
-			     struct error *error);
+ * clears transition.awaits_answer. */
+NODISCARD int transition_ask_spawner(struct sandbox *sandbox, uint32_t type,
+				     void (*answered)(const struct sandbox_answer *answer),
+				     void *data, struct error *error);
 /* Sets the time of SANDBOX_EVENT_DUE. */
 void transition_due_in(struct sandbox *sandbox, int64_t milliseconds);
 

@@ -233,7 +233,7 @@ int sandbox_drain(struct sandbox *sandbox, const struct principal *principal,
 		waiter_take_back(&sandbox->life->drained);
 		return -1;
 	}
-	sandbox->life->drained_by = asker_from_principal(principal);
+	sandbox->life->drained_by = principal_keep(principal);
 	log_info("sandbox %s is drained", sandbox->row.id.text);
 	timers_wake_at(sandbox->core, clock_boot());
 	return 0;
@@ -256,7 +256,7 @@ int sandbox_drain_cancel(struct sandbox *sandbox, struct error *error)
 /* No command runs in it any more, or the drain has timed out. */
 static int64_t drain_finish(struct sandbox *sandbox, int64_t now)
 {
-	const struct principal *principal = asker_principal(&sandbox->life->drained_by);
+	const struct principal *principal = kept_principal_get(&sandbox->life->drained_by);
 	struct error error;
 	int result = sandbox->row.options & OPTION_DRAIN_DELETE
 			 ? sandbox_delete(sandbox, principal, END_REASON_USER, "it was drained",
@@ -284,7 +284,7 @@ static int64_t drain_stopped(struct sandbox *sandbox, int64_t now)
 
 int64_t drain_check(struct sandbox *sandbox, int64_t now)
 {
-	const struct principal *principal = asker_principal(&sandbox->life->drained_by);
+	const struct principal *principal = kept_principal_get(&sandbox->life->drained_by);
 	struct error error;
 	if (sandbox->row.drain_wall == 0)
 		return NEVER;

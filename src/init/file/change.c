@@ -50,9 +50,9 @@ int file_mkdir(struct operation *operation, struct failure *failure)
 /* Moves to another file system, or a directory of a layer below (for which overlayfs returns
  * EXDEV): copies it beside the target, renames the copy to the target, and removes the original
  * only then. */
-static int move_by_copy(struct operation *operation, const struct file_target *from,
-			const struct file_target *to, const char *path, const char *path2,
-			struct failure *failure)
+static int entry_move_by_copy(struct operation *operation, const struct file_target *from,
+			      const struct file_target *to, const char *path, const char *path2,
+			      struct failure *failure)
 {
 	char name[48];
 	uint64_t copied = 0, removed = 0;
@@ -96,7 +96,7 @@ int file_rename(struct operation *operation, struct failure *failure)
 	if (result == -EXDEV) {
 		if (to.exists && (request->flags & FILE_NO_REPLACE))
 			return file_failed(failure, EEXIST, path2.text);
-		if (move_by_copy(operation, &from, &to, path.text, path2.text, failure) < 0)
+		if (entry_move_by_copy(operation, &from, &to, path.text, path2.text, failure) < 0)
 			return -1;
 	} else if (result == -EINVAL) {
 		return file_refused(failure, ERROR_FILE_INVALID, path2.text,
@@ -135,7 +135,7 @@ int file_symlink(struct operation *operation, struct failure *failure)
 }
 
 /* One change of attributes, of an entry or of everything below it. */
-struct change {
+struct attribute_change {
 	bool owner; /* else the mode */
 	mode_t mode;
 	uid_t uid;
@@ -154,8 +154,8 @@ static int mode_change(mode_t mode, int directory, const char *name)
 	return S_ISLNK(stat.st_mode) || chmod(path, mode) == 0 ? 0 : -errno;
 }
 
-static int attributes_change_one(const struct change *change, int directory, const char *name,
-				 bool no_follow)
+static int attributes_change_one(const struct attribute_change *change, int directory,
+				 const char *name, bool no_follow)
 {
 	if (!change->owner && no_follow)
 		return mode_change(change->mode, directory, name);
@@ -165,8 +165,9 @@ static int attributes_change_one(const struct change *change, int directory, con
 	return result < 0 ? -errno : 0;
 }
 
-static int attributes_change_below(struct operation *operation, const struct change *change,
-				   int *directory, const char *path, struct failure *failure)
+static int attributes_change_below(struct operation *operation,
+				   const struct attribute_change *change, int *directory,
+				   const char *path, struct failure *failure)
 {
 	struct file_walk walk DONE_WALK = {.directory = -1};
 	int event = file_walk_open(&walk, directory);
@@ -187,7 +188,7 @@ static int attributes_change_below(struct operation *operation, const struct cha
 	return event < 0 ? file_failed(failure, event, path) : 0;
 }
 
-static int change_attributes(struct operation *operation, const struct change *change,
+static int attributes_change(struct operation *operation, const struct attribute_change *change,
 			     const struct file_path *path, struct failure *failure)
 {
 	bool no_follow = operation->request.flags & FILE_NO_FOLLOW;
@@ -217,8 +218,8 @@ int file_chmod(struct operation *operation, struct failure *failure)
 	struct file_path path;
 	if (file_path_of(operation->request.path, &path, failure) < 0)
 		return -1;
-	const struct change change = {.mode = operation->request.mode & 07777};
-	return change_attributes(operation, &change, &path, failure);
+	const struct attribute_change change = {.mode = operation->request.mode & 07777};
+	return attributes_change(operation, &change, &path, failure);
 }
 
 int file_chown(struct operation *operation, struct failure *failure)
@@ -226,8 +227,8 @@ int file_chown(struct operation *operation, struct failure *failure)
 	struct file_path path;
 	if (file_path_of(operation->request.path, &path, failure) < 0)
 		return -1;
-	struct change change = {.owner = true};
+	struct attribute_change change = {.owner = true};
 	if (file_owner_parse(operation->request.path2, &change.uid, &change.gid, failure) < 0)
 		return -1;
-	return change_attributes(operation, &change, &path, failure);
+	return attributes_change(operation, &change, &path, failure);
 }

@@ -15,7 +15,7 @@
 #define COPY_BUFFER (128 * 1024)
 #define COPY_STEP (8 * 1024 * 1024) /* bytes between two checks for a cancel */
 
-struct copy {
+struct tree_copy {
 	struct operation *operation;
 	struct failure *failure; /* filled in where the walk knows the name, else by the caller */
 	const char *path;
@@ -31,7 +31,7 @@ struct copy {
 };
 
 /* Lets the kernel copy (it may share blocks) if it can, else copies through a buffer. */
-static int copy_range(struct copy *copy, int from, int to, off_t at, off_t end)
+static int copy_range(struct tree_copy *copy, int from, int to, off_t at, off_t end)
 {
 	bool by_kernel = true;
 	uint8_t *buffer CLEANUP(file_free) = NULL;
@@ -72,7 +72,7 @@ static int copy_range(struct copy *copy, int from, int to, off_t at, off_t end)
 }
 
 /* Copies a file of /proc: its size is reported as 0, so it is read until its end. */
-static int copy_stream(struct copy *copy, int from, int to)
+static int copy_stream(struct tree_copy *copy, int from, int to)
 {
 	uint8_t *buffer CLEANUP(file_free) = malloc(COPY_BUFFER);
 	if (!buffer)
@@ -92,7 +92,7 @@ static int copy_stream(struct copy *copy, int from, int to)
 	}
 }
 
-static int copy_data(struct copy *copy, int from, int to, const struct stat *stat)
+static int copy_data(struct tree_copy *copy, int from, int to, const struct stat *stat)
 {
 	if (stat->st_size == 0)
 		return copy_stream(copy, from, to);
@@ -127,7 +127,7 @@ static int copy_set_attributes(int fd, const struct stat *stat)
 	return 0;
 }
 
-static int copy_file(struct copy *copy, int from, const char *from_base, int to,
+static int copy_file(struct tree_copy *copy, int from, const char *from_base, int to,
 		     const char *to_base)
 {
 	struct stat stat;
@@ -173,7 +173,7 @@ static int copy_link(int from, const char *from_base, int to, const char *to_bas
 }
 
 /* Copies an entry that is not a directory. */
-static int copy_leaf(struct copy *copy, int from, const char *from_base, int to,
+static int copy_leaf(struct tree_copy *copy, int from, const char *from_base, int to,
 		     const char *to_base, const struct stat *stat)
 {
 	switch (stat->st_mode & S_IFMT) {
@@ -193,7 +193,7 @@ static int copy_leaf(struct copy *copy, int from, const char *from_base, int to,
 }
 
 /* Makes a directory, or opens an existing one, and makes it the one that is being filled. */
-static int copy_enter(struct copy *copy, const char *name)
+static int copy_enter(struct tree_copy *copy, const char *name)
 {
 	if (copy->depth == copy->room) {
 		size_t room = MAX(64, 2 * copy->room);
@@ -217,7 +217,7 @@ static int copy_enter(struct copy *copy, const char *name)
 }
 
 /* The filled directory gets its mode and times last, since filling it changes them. */
-static int copy_leave(struct copy *copy, const struct stat *stat)
+static int copy_leave(struct tree_copy *copy, const struct stat *stat)
 {
 	int result = copy_set_attributes(copy->to, stat);
 	int parent CLOSE_FD = openat(copy->to, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -233,7 +233,7 @@ static int copy_leave(struct copy *copy, const struct stat *stat)
 	return result;
 }
 
-static int copy_entry_of(struct copy *copy, struct file_walk *walk)
+static int copy_entry_of(struct tree_copy *copy, struct file_walk *walk)
 {
 	struct stat stat;
 	if (fstatat(walk->directory, walk->name, &stat, AT_SYMLINK_NOFOLLOW) < 0)
@@ -247,7 +247,7 @@ static int copy_entry_of(struct copy *copy, struct file_walk *walk)
 	return result < 0 ? result : file_walk_enter(walk, &fd);
 }
 
-static int copy_step(struct copy *copy, struct file_walk *walk, int event)
+static int copy_step(struct tree_copy *copy, struct file_walk *walk, int event)
 {
 	struct stat stat;
 	if (operation_cancelled(copy->operation))
@@ -259,7 +259,7 @@ static int copy_step(struct copy *copy, struct file_walk *walk, int event)
 	return copy_leave(copy, &stat);
 }
 
-static int copy_tree(struct copy *copy, struct file_walk *walk, const char *to_base,
+static int copy_tree(struct tree_copy *copy, struct file_walk *walk, const char *to_base,
 		     const struct stat *root)
 {
 	int result = copy_enter(copy, to_base);
@@ -294,7 +294,7 @@ static bool directory_lies_within(int directory, const struct stat *root)
 	return false;
 }
 
-static int copy_start_tree(struct copy *copy, int from, const char *from_base, int to,
+static int copy_start_tree(struct tree_copy *copy, int from, const char *from_base, int to,
 			   const char *to_base, const struct stat *stat)
 {
 	if (directory_lies_within(to, stat))
@@ -313,7 +313,8 @@ int file_copy_entry(struct operation *operation, int from, const char *from_base
 		    const char *to_base, const char *path, uint64_t *copied,
 		    struct failure *failure)
 {
-	struct copy copy = {.operation = operation, .failure = failure, .path = path, .to = -1};
+	struct tree_copy copy = {
+	    .operation = operation, .failure = failure, .path = path, .to = -1};
 	struct stat stat;
 	int result;
 	if (fstatat(from, from_base, &stat, AT_SYMLINK_NOFOLLOW) < 0)

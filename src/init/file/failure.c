@@ -71,7 +71,7 @@ static const char *errno_words(int errnum)
 
 /* Names are bytes, but a message is for people: control characters, and bytes that are not
  * UTF-8, become '?'. A long path loses its middle, so that the name at its end is kept. */
-static size_t append_path(char *to, size_t room, const char *path)
+static size_t failure_append_path(char *to, size_t room, const char *path)
 {
 	size_t size = strlen(path), cut = room / 3;
 	bool shortened = size > room;
@@ -96,7 +96,7 @@ static int failure_set(struct failure *failure, enum error_kind kind, int errnum
 {
 	size_t words_size = MIN(strlen(words), sizeof(failure->message) / 2);
 	size_t room = sizeof(failure->message) - words_size - sizeof(": ");
-	size_t used = append_path(failure->message, room, path);
+	size_t used = failure_append_path(failure->message, room, path);
 	if (used > 0) {
 		memcpy(failure->message + used, ": ", 2);
 		used += 2;

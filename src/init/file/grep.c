@@ -18,7 +18,7 @@
 
 struct grep {
 	struct operation *operation;
-	struct search search;
+	struct text_search search;
 	struct pattern *filter; /* NULL: every name */
 	struct file_output output;
 	struct file_prefix prefix;

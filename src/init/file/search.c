@@ -22,7 +22,8 @@ static char byte_to_lower(char byte)
 	return byte >= 'A' && byte <= 'Z' ? (char)(byte + ('a' - 'A')) : byte;
 }
 
-static int compile_regex(struct search *search, struct bytes pattern, struct failure *failure)
+static int search_compile_regex(struct text_search *search, struct bytes pattern,
+				struct failure *failure)
 {
 	const char *reason = "";
 	int result = regex_compile((const char *)pattern.data, pattern.size, search->ignore_case,
@@ -33,7 +34,7 @@ static int compile_regex(struct search *search, struct bytes pattern, struct fai
 	return result < 0 ? file_failed(failure, result, "") : 0;
 }
 
-int search_open(struct search *search, struct operation *operation, struct failure *failure)
+int search_open(struct text_search *search, struct operation *operation, struct failure *failure)
 {
 	struct bytes pattern = operation->request.pattern;
 	search->operation = operation;
@@ -55,14 +56,14 @@ int search_open(struct search *search, struct operation *operation, struct failu
 	search->pattern_size = pattern.size;
 	search->holes_cannot_match = !memchr(pattern.data, '\0', pattern.size);
 	if (is_regex)
-		return compile_regex(search, pattern, failure);
+		return search_compile_regex(search, pattern, failure);
 	for (size_t i = 0; i < pattern.size; i++)
 		search->pattern[i] =
 		    folds ? byte_to_lower((char)pattern.data[i]) : (char)pattern.data[i];
 	return 0;
 }
 
-void search_done(struct search *search)
+void search_done(struct text_search *search)
 {
 	regex_free(&search->regex);
 	free(search->pattern);
@@ -78,7 +79,7 @@ static bool search_is_cancelled(void *operation)
 
 /* Finds the first match in [start, end). 1 with *ret_at, 0 or -ECANCELED. line_ends: a line ends
  * at `end`. */
-static int search_find(struct search *search, size_t start, size_t end, bool line_ends,
+static int search_find(struct text_search *search, size_t start, size_t end, bool line_ends,
 		       size_t *ret_at)
 {
 	if (search->regex) {
@@ -111,7 +112,8 @@ static size_t count_newlines(const char *text, size_t size)
 
 /* Reports the line. Of a long line, reports a part that begins a little before the match and does
  * not cut a character in two. */
-static int search_report(struct search *search, uint64_t line, size_t start, size_t end, size_t at)
+static int search_report(struct text_search *search, uint64_t line, size_t start, size_t end,
+			 size_t at)
 {
 	const char *buffer = search->buffer;
 	if (end - start > GREP_LINE_MAX) {
@@ -133,7 +135,7 @@ static int search_report(struct search *search, uint64_t line, size_t start, siz
 
 /* Searches the lines in [0, end). The newline of the last one is at `end`, or the file ends
  * there. */
-static int search_lines(struct search *search, size_t end)
+static int search_lines(struct text_search *search, size_t end)
 {
 	const char *buffer = search->buffer;
 	size_t at = 0;
@@ -163,7 +165,7 @@ static int search_lines(struct search *search, size_t end)
 }
 
 /* Forgets the first `count` bytes. */
-static void search_drop_front(struct search *search, size_t count)
+static void search_drop_front(struct text_search *search, size_t count)
 {
 	search->size -= count;
 	search->base += count;
@@ -173,7 +175,7 @@ static void search_drop_front(struct search *search, size_t count)
 }
 
 /* Searches all whole lines in the window. */
-static int search_whole_lines(struct search *search)
+static int search_whole_lines(struct text_search *search)
 {
 	const char *newline = memrchr(search->buffer, '\n', search->size);
 	if (!newline)
@@ -186,7 +188,7 @@ static int search_whole_lines(struct search *search)
 }
 
 /* Searches a piece of a line that continues; keeps its end, in which a match could begin. */
-static int search_piece(struct search *search, size_t overlap)
+static int search_piece(struct text_search *search, size_t overlap)
 {
 	size_t hit = 0;
 	int result = 0;
@@ -202,7 +204,8 @@ static int search_piece(struct search *search, size_t overlap)
 }
 
 /* Skips a hole: it has no newline and, for a pattern without NULs, no match. */
-static int skip_hole(struct search *search, int fd, const struct stat *stat, bool *ret_end)
+static int search_skip_hole(struct text_search *search, int fd, const struct stat *stat,
+			    bool *ret_end)
 {
 	off_t at = (off_t)(search->base + search->size);
 	off_t data = lseek(fd, at, SEEK_DATA);
@@ -216,7 +219,7 @@ static int skip_hole(struct search *search, int fd, const struct stat *stat, boo
 }
 
 /* Reads until the window is full or the file ends. */
-static int search_fill_window(struct search *search, int fd, bool *ret_end)
+static int search_fill_window(struct text_search *search, int fd, bool *ret_end)
 {
 	while (search->size < WINDOW && !*ret_end) {
 		ssize_t got = read(fd, search->buffer + search->size, WINDOW - search->size);
@@ -233,7 +236,7 @@ static int search_fill_window(struct search *search, int fd, bool *ret_end)
 	return 0;
 }
 
-int search_file(struct search *search, int fd, const struct stat *stat)
+int search_file(struct text_search *search, int fd, const struct stat *stat)
 {
 	search->size = 0;
 	search->base = 0;
@@ -245,7 +248,7 @@ int search_file(struct search *search, int fd, const struct stat *stat)
 	while (!end) {
 		if (operation_cancelled(search->operation))
 			return -ECANCELED;
-		int result = sparse && !first ? skip_hole(search, fd, stat, &end) : 0;
+		int result = sparse && !first ? search_skip_hole(search, fd, stat, &end) : 0;
 		if (result == 0)
 			result = search_fill_window(search, fd, &end);
 		if (result != 0)

@@ -19,7 +19,7 @@ struct search_match {
 	size_t size;
 };
 
-struct search {
+struct text_search {
 	struct operation *operation;
 	bool ignore_case, holes_cannot_match;
 	char *pattern; /* literal; folded to lower case with ignore_case */
@@ -42,8 +42,8 @@ struct search {
 
 /* Takes the pattern and the flags FILE_REGEX and FILE_IGNORE_CASE of the request. 0, or -1 with
  * *failure. */
-NODISCARD int search_open(struct search *search, struct operation *operation,
+NODISCARD int search_open(struct text_search *search, struct operation *operation,
 			  struct failure *failure);
-void search_done(struct search *search);
+void search_done(struct text_search *search);
 /* 0, the result of on_match, or -errno. */
-NODISCARD int search_file(struct search *search, int fd, const struct stat *stat);
+NODISCARD int search_file(struct text_search *search, int fd, const struct stat *stat);

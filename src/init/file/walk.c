@@ -30,7 +30,7 @@
 #define STATX_MOUNT_ROOT 0x2000
 
 /* The kernel's record. musl's readdir() would read only 2 KiB at a time. */
-struct entry {
+struct walk_entry {
 	uint64_t inode;
 	int64_t next;
 	uint16_t size;
@@ -143,25 +143,25 @@ static int level_fill(struct walk_level *level)
 }
 
 /* A heap sort: the C library's qsort() would make the init a fiftieth larger. */
-static void heap_sift_down(const struct entry **heap, size_t at, size_t count)
+static void heap_sift_down(const struct walk_entry **heap, size_t at, size_t count)
 {
 	for (size_t child; (child = 2 * at + 1) < count; at = child) {
 		if (child + 1 < count && strcmp(heap[child]->name, heap[child + 1]->name) < 0)
 			child++;
 		if (strcmp(heap[at]->name, heap[child]->name) >= 0)
 			return;
-		const struct entry *larger = heap[child];
+		const struct walk_entry *larger = heap[child];
 		heap[child] = heap[at];
 		heap[at] = larger;
 	}
 }
 
-static void heap_sort_by_name(const struct entry **entries, size_t count)
+static void heap_sort_by_name(const struct walk_entry **entries, size_t count)
 {
 	for (size_t at = count / 2; at-- > 0;)
 		heap_sift_down(entries, at, count);
 	while (count-- > 1) {
-		const struct entry *largest = entries[0];
+		const struct walk_entry *largest = entries[0];
 		entries[0] = entries[count];
 		entries[count] = largest;
 		heap_sift_down(entries, 0, count);
@@ -173,13 +173,13 @@ static int level_sort(struct walk_level *level, const uint8_t *entries, size_t s
 {
 	size_t count = 0, at = 0;
 	for (size_t next = 0; next < size; count++)
-		next += ((const struct entry *)(entries + next))->size;
-	const struct entry **order CLEANUP(file_free) = malloc(count * sizeof(*order));
+		next += ((const struct walk_entry *)(entries + next))->size;
+	const struct walk_entry **order CLEANUP(file_free) = malloc(count * sizeof(*order));
 	level->entries = malloc(size);
 	if (!order || !level->entries)
 		return -ENOMEM;
 	for (size_t i = 0, next = 0; i < count; next += order[i++]->size)
-		order[i] = (const struct entry *)(entries + next);
+		order[i] = (const struct walk_entry *)(entries + next);
 	level->resume = order[count - 1]->next;
 	heap_sort_by_name(order, count);
 	for (size_t i = 0; i < count; at += order[i++]->size)
@@ -286,7 +286,8 @@ int file_walk_next(struct file_walk *walk)
 				return walk_leave(walk);
 			continue;
 		}
-		struct entry *entry = (struct entry *)(level->entries + level->entries_at);
+		struct walk_entry *entry =
+		    (struct walk_entry *)(level->entries + level->entries_at);
 		level->entries_at += entry->size;
 		if (!walk->sorted)
 			level->resume = entry->next;

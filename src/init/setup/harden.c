@@ -85,7 +85,7 @@ static int forbid_user_namespaces(const struct setup *setup, struct failure *ret
 }
 
 /* The spawner's session keyring, and access to its keys, was inherited through fork and exec. */
-static int leave_keyring(const struct setup *setup, struct failure *ret_failure)
+static int keyring_leave(const struct setup *setup, struct failure *ret_failure)
 {
 	if (setup->channel)
 		return 0;
@@ -190,7 +190,7 @@ int setup_harden(const struct setup *setup, struct failure *ret_failure)
 
 int setup_harden_process(const struct setup *setup, struct failure *ret_failure)
 {
-	if (leave_keyring(setup, ret_failure) < 0 || forbid_core_dumps(ret_failure) < 0 ||
+	if (keyring_leave(setup, ret_failure) < 0 || forbid_core_dumps(ret_failure) < 0 ||
 	    reduce_capabilities(setup, ret_failure) < 0)
 		return -1;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)

@@ -20,7 +20,7 @@
 /* A longer /etc/hosts was made by the user and is not changed. */
 #define HOSTS_MAX (64 * 1024)
 
-static int open_plain_file(const char *path)
+static int plain_file_open(const char *path)
 {
 	struct open_how how = {
 	    .flags = O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
@@ -32,7 +32,7 @@ static int open_plain_file(const char *path)
 	return fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? TAKE_FD(fd) : -1;
 }
 
-static bool is_blank(char c)
+static bool character_is_blank(char c)
 {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\0';
 }
@@ -43,7 +43,7 @@ static bool hosts_mention(const char *text, size_t size, const char *name)
 	size_t length = strlen(name);
 	const char *end = text + size;
 	for (const char *at = text; (at = memmem(at, (size_t)(end - at), name, length)); at++)
-		if (is_blank(at[-1]) && is_blank(at[length]))
+		if (character_is_blank(at[-1]) && character_is_blank(at[length]))
 			return true;
 	return false;
 }
@@ -54,7 +54,7 @@ static void hosts_add(const char *hostname)
 	 * stay zero. */
 	static char room[1 + HOSTS_MAX + 1];
 	char *text = room + 1;
-	CLOSE_FD int fd = open_plain_file("etc/hosts");
+	CLOSE_FD int fd = plain_file_open("etc/hosts");
 	ssize_t size = fd < 0 ? -1 : pread(fd, text, HOSTS_MAX, 0);
 	if (size < 0 || size == HOSTS_MAX || hosts_mention(text, (size_t)size, hostname))
 		return;
@@ -66,10 +66,10 @@ static void hosts_add(const char *hostname)
 	(void)put;
 }
 
-static void write_hostname(const char *hostname)
+static void hostname_write(const char *hostname)
 {
 	char line[NAME_MAX_LENGTH + 2];
-	CLOSE_FD int fd = open_plain_file("etc/hostname");
+	CLOSE_FD int fd = plain_file_open("etc/hostname");
 	int length = snprintf(line, sizeof(line), "%s\n", hostname);
 	if (fd >= 0 && pwrite(fd, line, (size_t)length, 0) == length) {
 		int result = ftruncate(fd, length);
@@ -88,7 +88,7 @@ int setup_hostname(const char *hostname, struct failure *ret_failure)
 	}
 	/* Errors are ignored: a full disk or a missing /etc must not keep a sandbox from
 	 * starting. */
-	write_hostname(hostname);
+	hostname_write(hostname);
 	hosts_add(hostname);
 	return 0;
 }

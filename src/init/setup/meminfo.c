@@ -9,7 +9,7 @@
 #include "base/macros.h"
 
 /* The first number of a line; -1 when there is none. */
-static int64_t first_number(const char *text)
+static int64_t line_first_number(const char *text)
 {
 	int64_t value = -1;
 	for (; *text && *text != '\n'; text++)
@@ -25,7 +25,7 @@ int64_t setup_cgroup_number(int fd)
 	if (got <= 0)
 		return -1;
 	text[got] = '\0';
-	return first_number(text);
+	return line_first_number(text);
 }
 
 /* One of the statistics, in bytes; 0 when it is not there. */
@@ -35,7 +35,7 @@ static int64_t cgroup_statistic(const char *text, const char *name)
 	for (const char *line = text; line; line = strchr(line, '\n')) {
 		line += *line == '\n';
 		if (strncmp(line, name, length) == 0 && line[length] == ' ')
-			return MAX(first_number(line + length), 0);
+			return MAX(line_first_number(line + length), 0);
 	}
 	return 0;
 }

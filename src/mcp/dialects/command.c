@@ -42,7 +42,7 @@ static void command_changed(struct foreground *foreground, struct exec *exec)
 	struct mcp_request *request = foreground_data(foreground);
 	struct command_state *state = request->state;
 	command_note_output(state, exec);
-	if (!state->ask.background) {
+	if (!state->fields.background) {
 		exec_progress_changed(&state->progress, request, exec);
 		return;
 	}
@@ -61,8 +61,8 @@ static void command_done(void *data, struct exec *exec, const struct left_proces
 	struct command_state *state = request->state;
 	(void)left, (void)count;
 	if (pending_over(request)) {
-		bool no_bash = error && error->kind == ERROR_PROGRAM_NOT_FOUND && state->ask.bash &&
-			       !state->plain_shell;
+		bool no_bash = error && error->kind == ERROR_PROGRAM_NOT_FOUND &&
+			       state->fields.bash && !state->plain_shell;
 		struct sandbox *sandbox = no_bash ? target_again(request) : NULL;
 		if (sandbox) {
 			state->plain_shell = true;
@@ -97,13 +97,13 @@ void command_begin(struct mcp_request *request, struct sandbox *sandbox)
 	struct command_state *state = request->state;
 	struct error error;
 	const char *shell[4] = {0};
-	const char *const bash[] = {"bash", "-c", state->ask.command, NULL};
-	bool plain = !state->ask.bash || state->plain_shell;
-	shell_argv(state->ask.command, shell);
+	const char *const bash[] = {"bash", "-c", state->fields.command, NULL};
+	bool plain = !state->fields.bash || state->plain_shell;
+	shell_argv(state->fields.command, shell);
 	struct exec_spec spec = {.argv = plain ? shell : bash,
 				 .argc = 3,
-				 .cwd = state->ask.cwd,
-				 .timeout_ms = state->ask.timeout_ms,
+				 .cwd = state->fields.cwd,
+				 .timeout_ms = state->fields.timeout_ms,
 				 .principal = &request->principal};
 	pending_begin(request);
 	if (foreground_start(sandbox, &spec, NULL, 0, &callbacks, request,

@@ -18,8 +18,8 @@ static bool fields_have_name(const struct field_to *fields, size_t count, const 
 }
 
 /* What has no row is dropped: the object is part of the request's own message. */
-static int parse_fields(const json_t *object, const struct field_to *fields, size_t count,
-			enum field_form form, struct error *error)
+static int dialect_parse_fields(const json_t *object, const struct field_to *fields, size_t count,
+				enum field_form form, struct error *error)
 {
 	const char *key;
 	json_t *member;
@@ -50,7 +50,7 @@ bool dialect_arguments(struct mcp_request *request, const json_t *arguments,
 {
 	struct error error;
 	struct buffer names DONE_BUFFER = BUFFER(2 * KIB);
-	if (parse_fields(arguments, fields, count, FIELDS_MCP, &error) == 0)
+	if (dialect_parse_fields(arguments, fields, count, FIELDS_MCP, &error) == 0)
 		return true;
 	for (size_t i = 0; i < count; i++)
 		(void)!buffer_printf(&names, "%s%s%s", i > 0 ? ", " : "", fields[i].name,
@@ -64,7 +64,7 @@ int dialect_entry(const json_t *entry, const char *where, const struct field_to 
 {
 	if (!json_is_object(entry))
 		return error_set(error, ERROR_INVALID, "%s must be an object", where);
-	if (parse_fields(entry, fields, count, FIELDS_REST, error) < 0)
+	if (dialect_parse_fields(entry, fields, count, FIELDS_REST, error) < 0)
 		return error_prepend(error, "%s: ", where);
 	return 0;
 }
@@ -134,7 +134,7 @@ int json_indent(struct buffer *to, const char *json, size_t size)
 	return result;
 }
 
-static void refuse_large(struct mcp_request *request)
+static void dialect_refuse_large(struct mcp_request *request)
 {
 	content_refuse(request, "the answer is too large: ask for less of it at once");
 }
@@ -151,7 +151,7 @@ void dialect_reply(struct mcp_request *request, const struct json_writer *writer
 	const struct buffer *json = writer->buffer;
 	DONE_BUFFER struct buffer text = BUFFER(MCP_ANSWER_MAX);
 	if (writer->full || json_indent(&text, json->data, json->size) < 0) {
-		refuse_large(request);
+		dialect_refuse_large(request);
 		return;
 	}
 	content_begin(request);
@@ -197,7 +197,7 @@ void dialect_reply_list(struct mcp_request *request, const struct json_writer *w
 	const struct buffer *json = writer->buffer;
 	DONE_BUFFER struct buffer wrapped = BUFFER(MCP_ANSWER_MAX);
 	if (writer->full || buffer_printf(&wrapped, "{\"result\":%s}", buffer_text(json)) < 0) {
-		refuse_large(request);
+		dialect_refuse_large(request);
 		return;
 	}
 	content_begin(request);

@@ -63,7 +63,7 @@ void dialect_base64(struct buffer *to, const char *heading, const void *data, si
 
 /* --- a command --- */
 
-struct command_ask {
+struct command_fields {
 	const char *command; /* for the shell; lives as long as the request; so does cwd */
 	const char *cwd;     /* NULL: the default */
 	uint32_t timeout_ms; /* 0: none */
@@ -84,8 +84,8 @@ struct command_mark {
 
 /* The first member of the state of a tool that runs a command. */
 struct command_state {
-	struct pending pending;
-	struct command_ask ask;
+	struct pending_operation pending;
+	struct command_fields fields;
 	bool plain_shell; /* the sandbox has no bash */
 	struct output_marks {
 		struct command_mark marks[COMMAND_MARKS];
@@ -97,7 +97,7 @@ struct command_state {
 };
 /* The request's state, zeroed. */
 struct command_state *command_new(struct mcp_request *request);
-/* state->ask and finish are set. If the request is cancelled before its answer, the command and
+/* state->fields and finish are set. If the request is cancelled before its answer, the command and
  * every process it started are killed. Every failure is answered. */
 void command_begin(struct mcp_request *request, struct sandbox *sandbox);
 /* When the byte before `offset` arrived, in wall-clock nanoseconds. */

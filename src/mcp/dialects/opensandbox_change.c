@@ -9,15 +9,15 @@
 
 #include "base/text.h"
 
-struct step {
+struct change_step {
 	struct file_request request; /* its texts are the message's, or `owner` */
 	bool may_be_missing;
 	char owner[OPENSANDBOX_OWNER_SIZE];
 };
 
 struct steps {
-	struct pending pending;
-	struct step *steps;
+	struct pending_operation pending;
+	struct change_step *steps;
 	size_t count, at, room;
 	const char *status; /* the answer when all are done */
 };
@@ -110,12 +110,12 @@ int opensandbox_owner(const char *owner, const char *group, char to[OPENSANDBOX_
 
 static void steps_go_on(struct mcp_request *request, struct sandbox *sandbox);
 
-static void step_done(void *data, const struct error *error)
+static void change_step_done(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct steps *steps = request->state;
 	if (pending_over(request)) {
-		const struct step *step = &steps->steps[steps->at];
+		const struct change_step *step = &steps->steps[steps->at];
 		bool missing = error && error->kind == ERROR_FILE_NOT_FOUND && step->may_be_missing;
 		if (error && !missing) {
 			struct error told = *error;
@@ -144,8 +144,8 @@ static void steps_go_on(struct mcp_request *request, struct sandbox *sandbox)
 		return;
 	}
 	pending_begin(request);
-	if (file_change(sandbox, &request->principal, &steps->steps[steps->at].request, step_done,
-			request, &steps->pending.task, &error) < 0)
+	if (file_change(sandbox, &request->principal, &steps->steps[steps->at].request,
+			change_step_done, request, &steps->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -157,7 +157,8 @@ static struct steps *steps_new(struct mcp_request *request, const char *status)
 }
 
 /* Valid until the next one is made. */
-static struct step *step_new(struct steps *steps, enum file_operation operation, const char *path)
+static struct change_step *change_step_new(struct steps *steps, enum file_operation operation,
+					   const char *path)
 {
 	if (steps->count == steps->room) {
 		steps->room = MAX(steps->room * 2, (size_t)8);
@@ -165,8 +166,8 @@ static struct step *step_new(struct steps *steps, enum file_operation operation,
 		if (!steps->steps)
 			abort();
 	}
-	struct step *step = &steps->steps[steps->count++];
-	*step = (struct step){
+	struct change_step *step = &steps->steps[steps->count++];
+	*step = (struct change_step){
 	    .request = {.operation = (uint8_t)operation, .path = bytes_from_text(path)}};
 	return step;
 }
@@ -183,7 +184,7 @@ static void steps_begin(struct mcp_request *request, const char *id)
 
 /* --- the tools --- */
 
-static void remove_paths(struct mcp_request *request, const json_t *arguments, uint32_t flags)
+static void paths_remove(struct mcp_request *request, const json_t *arguments, uint32_t flags)
 {
 	const char *id = NULL;
 	json_t *paths = NULL, *path;
@@ -205,7 +206,8 @@ static void remove_paths(struct mcp_request *request, const json_t *arguments, u
 	}
 	json_array_foreach(paths, index, path)
 	{
-		struct step *step = step_new(steps, FILE_REMOVE, json_string_value(path));
+		struct change_step *step =
+		    change_step_new(steps, FILE_REMOVE, json_string_value(path));
 		step->request.flags = flags;
 		step->may_be_missing = true;
 	}
@@ -214,12 +216,12 @@ static void remove_paths(struct mcp_request *request, const json_t *arguments, u
 
 void opensandbox_delete(struct mcp_request *request, const json_t *arguments)
 {
-	remove_paths(request, arguments, 0);
+	paths_remove(request, arguments, 0);
 }
 
 void opensandbox_delete_directories(struct mcp_request *request, const json_t *arguments)
 {
-	remove_paths(request, arguments, FILE_RECURSIVE);
+	paths_remove(request, arguments, FILE_RECURSIVE);
 }
 
 /* Reads one entry of `entries` and makes its steps. */
@@ -258,8 +260,8 @@ static void change_entries(struct mcp_request *request, const json_t *arguments,
 	steps_begin(request, id);
 }
 
-static int read_directory(struct steps *steps, const json_t *entry, const char *where,
-			  struct error *error)
+static int entries_read_directory(struct steps *steps, const json_t *entry, const char *where,
+				  struct error *error)
 {
 	const char *path = NULL, *owner = NULL, *group = NULL;
 	uint64_t digits = 755;
@@ -273,23 +275,23 @@ static int read_directory(struct steps *steps, const json_t *entry, const char *
 	if (dialect_entry(entry, where, fields, ARRAY_SIZE(fields), error) < 0 ||
 	    opensandbox_mode(digits, &mode, error) < 0)
 		return -1;
-	struct step *step = step_new(steps, FILE_MKDIR, path);
+	struct change_step *step = change_step_new(steps, FILE_MKDIR, path);
 	step->request.flags = FILE_PARENTS;
 	step->request.mode = mode;
 	if (!owner && !group)
 		return 0;
-	step = step_new(steps, FILE_CHOWN, path);
+	step = change_step_new(steps, FILE_CHOWN, path);
 	return opensandbox_owner(owner, group, step->owner, error);
 }
 
 void opensandbox_make_directories(struct mcp_request *request, const json_t *arguments)
 {
-	change_entries(request, arguments, steps_new(request, "created"), read_directory);
+	change_entries(request, arguments, steps_new(request, "created"), entries_read_directory);
 }
 
 /* The schema says source and destination; src and dest are accepted too. */
-static int read_move(struct steps *steps, const json_t *entry, const char *where,
-		     struct error *error)
+static int entries_read_move(struct steps *steps, const json_t *entry, const char *where,
+			     struct error *error)
 {
 	const char *source = NULL, *destination = NULL, *src = NULL, *dest = NULL;
 	const struct field_to fields[] = {
@@ -305,7 +307,7 @@ static int read_move(struct steps *steps, const json_t *entry, const char *where
 	if (!source || !destination)
 		return error_set(error, ERROR_INVALID, "%s: field `%s` is missing", where,
 				 source ? "destination" : "source");
-	struct step *step = step_new(steps, FILE_RENAME, source);
+	struct change_step *step = change_step_new(steps, FILE_RENAME, source);
 	step->request.path2 = bytes_from_text(destination);
 	step->request.flags = FILE_PARENTS | FILE_NO_REPLACE;
 	return 0;
@@ -313,5 +315,5 @@ static int read_move(struct steps *steps, const json_t *entry, const char *where
 
 void opensandbox_move(struct mcp_request *request, const json_t *arguments)
 {
-	change_entries(request, arguments, steps_new(request, "moved"), read_move);
+	change_entries(request, arguments, steps_new(request, "moved"), entries_read_move);
 }

@@ -23,7 +23,7 @@
 
 /* One line: its text without the end, and its length including the end. CR, LF and CR LF end a
  * line. */
-static size_t next_line(const char *text, size_t size, size_t *ret_length)
+static size_t log_next_line(const char *text, size_t size, size_t *ret_length)
 {
 	size_t length = 0;
 	while (length < size && text[length] != '\n' && text[length] != '\r')
@@ -35,22 +35,22 @@ static size_t next_line(const char *text, size_t size, size_t *ret_length)
 	       (text[length] == '\r' && length + 1 < size && text[length + 1] == '\n' ? 2 : 1);
 }
 
-static size_t count_lines(const char *text, size_t size)
+static size_t log_count_lines(const char *text, size_t size)
 {
 	size_t count = 0, length;
 	for (size_t at = 0; at < size; count++)
-		at += next_line(text + at, size - at, &length);
+		at += log_next_line(text + at, size - at, &length);
 	return count;
 }
 
-struct lines {
+struct log_lines {
 	struct json_writer *writer;
 	const struct command_state *state;
 	const struct exec *exec;
 	enum exec_stream stream;
 };
 
-static void put_message(const struct lines *lines, const char *text, size_t size, int64_t wall)
+static void put_message(const struct log_lines *lines, const char *text, size_t size, int64_t wall)
 {
 	put_object(lines->writer, NULL);
 	/* An empty line is sent as its line end, as OpenSandbox's server does. */
@@ -61,12 +61,12 @@ static void put_message(const struct lines *lines, const char *text, size_t size
 }
 
 /* Writes lines [from, to) of a text that begins at that offset of the stream. */
-static void put_lines(const struct lines *lines, const char *text, size_t size, uint64_t offset,
+static void put_lines(const struct log_lines *lines, const char *text, size_t size, uint64_t offset,
 		      size_t from, size_t to)
 {
 	size_t length;
 	for (size_t at = 0, line = 0; at < size && line < to; line++) {
-		size_t whole = next_line(text + at, size - at, &length);
+		size_t whole = log_next_line(text + at, size - at, &length);
 		if (line >= from)
 			put_message(lines, text + at, length,
 				    command_time(lines->state, lines->exec, lines->stream,
@@ -75,7 +75,7 @@ static void put_lines(const struct lines *lines, const char *text, size_t size, 
 	}
 }
 
-static void put_left_out(const struct lines *lines, uint64_t bytes, size_t count)
+static void put_left_out(const struct log_lines *lines, uint64_t bytes, size_t count)
 {
 	char text[200];
 	int64_t wall = lines->exec->row.ended_wall ? lines->exec->row.ended_wall : clock_wall();
@@ -93,11 +93,11 @@ static void put_left_out(const struct lines *lines, uint64_t bytes, size_t count
 	put_message(lines, text, (size_t)size, wall);
 }
 
-static void put_cut(const struct lines *lines, const struct output_cut *cut)
+static void put_cut(const struct log_lines *lines, const struct output_cut *cut)
 {
 	const struct buffer *head = &cut->head, *tail = &cut->tail;
-	size_t in_head = count_lines(head->data, head->size);
-	size_t in_tail = count_lines(tail->data, tail->size);
+	size_t in_head = log_count_lines(head->data, head->size);
+	size_t in_tail = log_count_lines(tail->data, tail->size);
 	if (cut->omitted == 0) {
 		/* The whole output is here, but it may have too many lines. */
 		size_t all = in_head, first = MIN(all, (size_t)HEAD_LINES);
@@ -118,11 +118,11 @@ static void put_stream(struct json_writer *writer, const char *key,
 		       const struct command_state *state, struct exec *exec,
 		       enum exec_stream stream)
 {
-	struct lines lines = {writer, state, exec, stream};
+	struct log_lines lines = {writer, state, exec, stream};
 	struct output_cut cut;
 	struct error error;
 	put_array(writer, key);
-	if (!state->ask.background) {
+	if (!state->fields.background) {
 		if (output_cut(exec, stream, 0, exec_total(exec, stream), HEAD_MAX, TAIL_MAX, &cut,
 			       &error) < 0) {
 			put_message(&lines, error.message, strlen(error.message), clock_wall());
@@ -137,7 +137,7 @@ static void put_stream(struct json_writer *writer, const char *key,
 /* --- command_run --- */
 
 /* How it ended, for people. */
-static void describe_end(const struct exec_row *row, char *to, size_t room)
+static void execution_describe_end(const struct exec_row *row, char *to, size_t room)
 {
 	if (row->end == EXEC_END_EXITED)
 		snprintf(to, room, "exit status %u", row->code);
@@ -156,7 +156,7 @@ static void describe_end(const struct exec_row *row, char *to, size_t room)
 static void put_end(struct json_writer *writer, const struct command_state *state,
 		    const struct exec_row *row)
 {
-	int code = state->ask.background ? 0 : exec_exit_code(row);
+	int code = state->fields.background ? 0 : exec_exit_code(row);
 	int64_t wall = (row->ended_wall ? row->ended_wall : clock_wall()) / NSEC_PER_MSEC;
 	char text[32], end[160];
 	bool known = row->end != EXEC_END_LOST;
@@ -165,11 +165,11 @@ static void put_end(struct json_writer *writer, const struct command_state *stat
 		put_object(writer, "complete");
 		put_int(writer, "timestamp", wall);
 		put_uint(writer, "execution_time_in_millis",
-			 state->ask.background ? 0 : row->wall_ns / NSEC_PER_MSEC);
+			 state->fields.background ? 0 : row->wall_ns / NSEC_PER_MSEC);
 		put_object_end(writer);
 	} else {
 		snprintf(text, sizeof(text), "%d", code);
-		describe_end(row, end, sizeof(end));
+		execution_describe_end(row, end, sizeof(end));
 		put_object(writer, "error");
 		put_text(writer, "name", "CommandExecError");
 		put_text(writer, "value", known ? text : COMMAND_LOST);
@@ -180,13 +180,13 @@ static void put_end(struct json_writer *writer, const struct command_state *stat
 		put_object_end(writer);
 		put_null(writer, "complete");
 	}
-	if (state->ask.background || !known)
+	if (state->fields.background || !known)
 		put_null(writer, "exit_code");
 	else
 		put_int(writer, "exit_code", code);
 }
 
-static void reply_execution(struct mcp_request *request, struct exec *exec)
+static void execution_reply(struct mcp_request *request, struct exec *exec)
 {
 	const struct command_state *state = request->state;
 	DONE_BUFFER struct buffer json = BUFFER(MCP_ANSWER_MAX / 2);
@@ -212,27 +212,27 @@ void opensandbox_run(struct mcp_request *request, const json_t *arguments)
 	struct command_state *state = command_new(request);
 	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
-	    {"command", FIELD_TEXT, &state->ask.command, true, 1, EXEC_REQUEST_BYTES_MAX / 2},
-	    {"background", FIELD_BOOL, &state->ask.background},
-	    {"working_directory", FIELD_TEXT, &state->ask.cwd, false, 1, GUEST_PATH_MAX - 1},
+	    {"command", FIELD_TEXT, &state->fields.command, true, 1, EXEC_REQUEST_BYTES_MAX / 2},
+	    {"background", FIELD_BOOL, &state->fields.background},
+	    {"working_directory", FIELD_TEXT, &state->fields.cwd, false, 1, GUEST_PATH_MAX - 1},
 	    {"connect_if_missing", FIELD_BOOL, &connect},
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	state->ask.bash = true;
-	state->finish = reply_execution;
+	state->fields.bash = true;
+	state->finish = execution_reply;
 	target_ready(request, id, TARGET_NAMED, command_begin);
 }
 
 /* --- command_interrupt --- */
 
 struct interrupt {
-	struct pending pending;
+	struct pending_operation pending;
 	const char *execution;
 	bool forced;
 };
 
-static void wait_for_end(struct mcp_request *request, struct exec *exec, uint32_t ms);
+static void execution_wait_for_end(struct mcp_request *request, struct exec *exec, uint32_t ms);
 
 static void interrupt_ended(void *data, struct exec *exec, const struct error *error)
 {
@@ -246,7 +246,7 @@ static void interrupt_ended(void *data, struct exec *exec, const struct error *e
 		} else if (!interrupt->forced) {
 			interrupt->forced = true;
 			exec_cancel(exec, &request->principal);
-			wait_for_end(request, exec, INTERRUPT_WAIT_MS);
+			execution_wait_for_end(request, exec, INTERRUPT_WAIT_MS);
 		} else {
 			content_refuse(request,
 				       "the command was killed, and its sandbox has not said so "
@@ -270,7 +270,7 @@ static void interrupt_cancelled(struct mcp_request *request)
 	mcp_release(request);
 }
 
-static void wait_for_end(struct mcp_request *request, struct exec *exec, uint32_t ms)
+static void execution_wait_for_end(struct mcp_request *request, struct exec *exec, uint32_t ms)
 {
 	struct interrupt *interrupt = request->state;
 	struct error error;
@@ -298,7 +298,7 @@ static void interrupt_exec(struct mcp_request *request, struct sandbox *sandbox)
 		mcp_fail(request, &error);
 		return;
 	}
-	wait_for_end(request, exec, INTERRUPT_GRACE_MS);
+	execution_wait_for_end(request, exec, INTERRUPT_GRACE_MS);
 }
 
 void opensandbox_interrupt(struct mcp_request *request, const json_t *arguments)

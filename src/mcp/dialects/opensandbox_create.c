@@ -14,8 +14,8 @@
 #define ENTRYPOINT_MAX 64
 #define OWN_METADATA 2 /* image and entrypoint */
 
-struct create {
-	struct pending pending;
+struct opensandbox_create_state {
+	struct pending_operation pending;
 	struct sandbox_spec spec;
 	struct pair environment[EXEC_ENV_MAX];
 	struct pair metadata[SANDBOX_METADATA_MAX + OWN_METADATA];
@@ -25,16 +25,16 @@ struct create {
 	char *entrypoint_text;
 };
 
-static void create_free(void *state)
+static void opensandbox_create_free(void *state)
 {
-	struct create *create = state;
+	struct opensandbox_create_state *create = state;
 	free(create->entrypoint_text);
 	free(create);
 }
 
 /* --- arguments --- */
 
-struct asked {
+struct create_arguments {
 	const char *image, *username, *password;
 	double timeout, ready_timeout;
 	uint64_t interval;
@@ -42,8 +42,8 @@ struct asked {
 	json_t *environment, *metadata, *resource, *policy, *extensions, *entrypoint;
 };
 
-static int take_pairs(const char *name, const json_t *object, struct pair *pairs, size_t max,
-		      size_t *count, struct error *error)
+static int create_take_pairs(const char *name, const json_t *object, struct pair *pairs, size_t max,
+			     size_t *count, struct error *error)
 {
 	const char *key;
 	json_t *value;
@@ -66,7 +66,8 @@ static int take_pairs(const char *name, const json_t *object, struct pair *pairs
 	return 0;
 }
 
-static int take_entrypoint(struct create *create, const json_t *words, struct error *error)
+static int create_take_entrypoint(struct opensandbox_create_state *create, const json_t *words,
+				  struct error *error)
 {
 	static const char *const keep_alive[] = {"tail", "-f", "/dev/null"};
 	size_t index, same = 0;
@@ -93,47 +94,48 @@ static int take_entrypoint(struct create *create, const json_t *words, struct er
 	return 0;
 }
 
-static int check_unsupported(const struct asked *asked, struct error *error)
+static int create_check_unsupported(const struct create_arguments *given, struct error *error)
 {
-	if (asked->policy)
+	if (given->policy)
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "field `network_policy`: sandboxes have no network in this "
 				 "version, so that nothing can be allowed or denied; leave it out");
-	if (json_object_get(asked->extensions, "poolRef"))
+	if (json_object_get(given->extensions, "poolRef"))
 		return error_set(error, ERROR_UNSUPPORTED,
 				 "field `extensions`: `poolRef` names a pool, and there are none "
 				 "to be named here; leave it out");
-	if (!asked->username != !asked->password)
+	if (!given->username != !given->password)
 		return error_set(error, ERROR_INVALID,
 				 "give both `auth_username` and `auth_password`, or neither");
 	return 0;
 }
 
-static int create_take_fields(struct mcp_request *request, struct create *create,
-			      const struct asked *asked, struct error *error)
+static int create_take_fields(struct mcp_request *request, struct opensandbox_create_state *create,
+			      const struct create_arguments *given, struct error *error)
 {
 	struct sandbox_spec *spec = &create->spec;
-	if (asked->timeout <= 0 || asked->timeout > SANDBOX_TIMEOUT_MAX)
+	if (given->timeout <= 0 || given->timeout > SANDBOX_TIMEOUT_MAX)
 		return error_set(error, ERROR_INVALID,
 				 "field `timeout_seconds` must be more than 0 and at most %u",
 				 SANDBOX_TIMEOUT_MAX);
-	if (check_unsupported(asked, error) < 0 ||
-	    opensandbox_image(asked->image, &spec->template, error) < 0 ||
-	    opensandbox_resource(&request->core->config, asked->resource, &spec->limits, error) <
+	if (create_check_unsupported(given, error) < 0 ||
+	    opensandbox_image(given->image, &spec->template, error) < 0 ||
+	    opensandbox_resource(&request->core->config, given->resource, &spec->limits, error) <
 		0 ||
-	    take_pairs("env", asked->environment, create->environment, EXEC_ENV_MAX,
-		       &spec->environment_count, error) < 0 ||
-	    take_pairs("metadata", asked->metadata, create->metadata,
-		       SANDBOX_METADATA_MAX - OWN_METADATA, &spec->metadata_count, error) < 0 ||
-	    take_entrypoint(create, asked->entrypoint, error) < 0)
+	    create_take_pairs("env", given->environment, create->environment, EXEC_ENV_MAX,
+			      &spec->environment_count, error) < 0 ||
+	    create_take_pairs("metadata", given->metadata, create->metadata,
+			      SANDBOX_METADATA_MAX - OWN_METADATA, &spec->metadata_count,
+			      error) < 0 ||
+	    create_take_entrypoint(create, given->entrypoint, error) < 0)
 		return -1;
-	create->metadata[spec->metadata_count++] = (struct pair){OPENSANDBOX_IMAGE, asked->image};
+	create->metadata[spec->metadata_count++] = (struct pair){OPENSANDBOX_IMAGE, given->image};
 	spec->environment = create->environment;
 	spec->metadata = create->metadata;
 	spec->allow_substitute = true;
 	spec->timeout_set = true;
-	spec->timeout_seconds = (uint32_t)ceil(asked->timeout);
-	spec->wait_ms = (uint32_t)MIN(asked->ready_timeout * 1000, (double)WAIT_MS_MAX);
+	spec->timeout_seconds = (uint32_t)ceil(given->timeout);
+	spec->wait_ms = (uint32_t)MIN(given->ready_timeout * 1000, (double)WAIT_MS_MAX);
 	if (request->view.ephemeral)
 		ephemeral_mark(spec, &request->view.connection, &create->labels);
 	return 0;
@@ -167,7 +169,7 @@ static void create_reply(struct mcp_request *request)
 
 static void entrypoint_cancelled(struct mcp_request *request)
 {
-	struct create *create = request->state;
+	struct opensandbox_create_state *create = request->state;
 	foreground_abandon(TAKE_PTR(create->pending.foreground), true);
 	sandbox_remove_again(request, "the client that created it went away first");
 	mcp_release(request);
@@ -202,11 +204,11 @@ static void entrypoint_done(void *data, struct exec *exec, const struct left_pro
 	mcp_release(request);
 }
 
-static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
+static void create_run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct foreground_callbacks callbacks = {.changed = entrypoint_changed,
 							      .done = entrypoint_done};
-	struct create *create = request->state;
+	struct opensandbox_create_state *create = request->state;
 	struct exec_spec spec = {.argv = create->entrypoint,
 				 .argc = create->entrypoint_count,
 				 .principal = &request->principal};
@@ -219,10 +221,10 @@ static void run_entrypoint(struct mcp_request *request, struct sandbox *sandbox)
 	}
 }
 
-static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
+static void opensandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct create *create = request->state;
+	struct opensandbox_create_state *create = request->state;
 	if (sandbox)
 		request->sandbox = sandbox->row.id;
 	if (!pending_over(request)) {
@@ -234,13 +236,13 @@ static void sandbox_created(void *data, struct sandbox *sandbox, const struct er
 		create_reply(request);
 	} else {
 		mcp_progress_of(request, 0.8, 1.0, "Starting the entrypoint");
-		run_entrypoint(request, sandbox);
+		create_run_entrypoint(request, sandbox);
 	}
 	mcp_release(request);
 }
 
 /* If it waits for room, it leaves the queue; if it is being made, it is removed afterwards. */
-static void create_cancelled(struct mcp_request *request)
+static void opensandbox_create_cancelled(struct mcp_request *request)
 {
 	if (create_queue_leave(request->core, request))
 		mcp_release(request);
@@ -249,36 +251,38 @@ static void create_cancelled(struct mcp_request *request)
 void opensandbox_create(struct mcp_request *request, const json_t *arguments)
 {
 	uint32_t longest = request->core->config.timeout_seconds_max;
-	struct asked asked = {.timeout = MIN(TIMEOUT_DEFAULT, longest), .ready_timeout = 30};
-	struct create *create = pending_state(request, sizeof(*create), create_free);
+	struct create_arguments given = {.timeout = MIN(TIMEOUT_DEFAULT, longest),
+					 .ready_timeout = 30};
+	struct opensandbox_create_state *create =
+	    pending_state(request, sizeof(*create), opensandbox_create_free);
 	struct error error;
 	const struct field_to fields[] = {
-	    {"image", FIELD_TEXT, &asked.image, true, 1, 255},
-	    {"auth_username", FIELD_TEXT, &asked.username},
-	    {"auth_password", FIELD_TEXT, &asked.password},
-	    {"timeout_seconds", FIELD_NUMBER, &asked.timeout},
-	    {"ready_timeout_seconds", FIELD_NUMBER, &asked.ready_timeout},
-	    {"health_check_polling_interval_ms", FIELD_UINT, &asked.interval},
-	    {"skip_health_check", FIELD_BOOL, &asked.skip_check},
-	    {"env", FIELD_OBJECT, &asked.environment},
-	    {"metadata", FIELD_OBJECT, &asked.metadata},
-	    {"resource", FIELD_OBJECT, &asked.resource},
-	    {"network_policy", FIELD_OBJECT, &asked.policy},
-	    {"extensions", FIELD_OBJECT, &asked.extensions},
-	    {"entrypoint", FIELD_ARRAY, &asked.entrypoint},
+	    {"image", FIELD_TEXT, &given.image, true, 1, 255},
+	    {"auth_username", FIELD_TEXT, &given.username},
+	    {"auth_password", FIELD_TEXT, &given.password},
+	    {"timeout_seconds", FIELD_NUMBER, &given.timeout},
+	    {"ready_timeout_seconds", FIELD_NUMBER, &given.ready_timeout},
+	    {"health_check_polling_interval_ms", FIELD_UINT, &given.interval},
+	    {"skip_health_check", FIELD_BOOL, &given.skip_check},
+	    {"env", FIELD_OBJECT, &given.environment},
+	    {"metadata", FIELD_OBJECT, &given.metadata},
+	    {"resource", FIELD_OBJECT, &given.resource},
+	    {"network_policy", FIELD_OBJECT, &given.policy},
+	    {"extensions", FIELD_OBJECT, &given.extensions},
+	    {"entrypoint", FIELD_ARRAY, &given.entrypoint},
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
 	mcp_progress_of(request, 0.1, 1.0, "Preparing the sandbox");
-	if (create_take_fields(request, create, &asked, &error) < 0) {
+	if (create_take_fields(request, create, &given, &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
 	mcp_progress_of(request, 0.3, 1.0, "Creating the sandbox");
-	tool_wait(request, create_cancelled);
-	pending_deadline(request, asked.ready_timeout,
+	tool_wait(request, opensandbox_create_cancelled);
+	pending_deadline(request, given.ready_timeout,
 			 "the sandbox was not ready within `ready_timeout_seconds`");
-	if (sandbox_create(request->core, &request->principal, &create->spec, sandbox_created,
+	if (sandbox_create(request->core, &request->principal, &create->spec, opensandbox_created,
 			   request, &error) < 0)
 		pending_refused(request, &error);
 }

@@ -20,7 +20,7 @@
 /* --- file_read --- */
 
 struct read {
-	struct pending pending;
+	struct pending_operation pending;
 	const char *path;
 	enum text_encoding encoding;
 	struct byte_range range;
@@ -40,7 +40,7 @@ static bool content_is_decodable(const struct read *read, const struct file_cont
 	return text_is_utf8(content->data + begin, end - begin);
 }
 
-static void reply_content(struct mcp_request *request, const struct file_content *content)
+static void read_reply_content(struct mcp_request *request, const struct file_content *content)
 {
 	const struct read *read = request->state;
 	DONE_BUFFER struct buffer json = BUFFER(MCP_ANSWER_MAX);
@@ -52,7 +52,7 @@ static void reply_content(struct mcp_request *request, const struct file_content
 	dialect_reply(request, &writer);
 }
 
-static void check_content(struct mcp_request *request, const struct file_content *content)
+static void write_check_content(struct mcp_request *request, const struct file_content *content)
 {
 	const struct read *read = request->state;
 	unsigned long long size = (unsigned long long)content->file_size;
@@ -72,7 +72,7 @@ static void check_content(struct mcp_request *request, const struct file_content
 			       "%s is not %s: read it with `encoding` \"latin-1\" or \"base64\"",
 			       read->path, encoding_name(read->encoding));
 	else
-		reply_content(request, content);
+		read_reply_content(request, content);
 }
 
 static void content_came(void *data, const struct file_content *content, const struct error *error)
@@ -82,12 +82,12 @@ static void content_came(void *data, const struct file_content *content, const s
 		if (error)
 			mcp_fail(request, error);
 		else
-			check_content(request, content);
+			write_check_content(request, content);
 	}
 	mcp_release(request);
 }
 
-static void read_bytes_of(struct mcp_request *request, struct sandbox *sandbox)
+static void read_bytes_max(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct read *read = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = read->path};
@@ -100,7 +100,7 @@ static void read_bytes_of(struct mcp_request *request, struct sandbox *sandbox)
 }
 
 /* For the last N bytes: their beginning is known when the size is known. */
-static bool size_seen(void *data, const struct file_entry *entry)
+static bool read_size_seen(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
 	struct read *read = request->state;
@@ -110,7 +110,7 @@ static bool size_seen(void *data, const struct file_entry *entry)
 	return true;
 }
 
-static void size_known(void *data, uint64_t total, bool cut, const struct error *error)
+static void read_size_known(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)total, (void)cut;
@@ -119,19 +119,20 @@ static void size_known(void *data, uint64_t total, bool cut, const struct error 
 		if (error)
 			mcp_fail(request, error);
 		else if (sandbox)
-			read_bytes_of(request, sandbox);
+			read_bytes_max(request, sandbox);
 	}
 	mcp_release(request);
 }
 
-static void read_file(struct mcp_request *request, struct sandbox *sandbox)
+static void opensandbox_read_file(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = size_seen, .done = size_known};
+	static const struct file_records records = {.entry = read_size_seen,
+						    .done = read_size_known};
 	struct read *read = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = read->path};
 	struct error error;
 	if (!read->range.last) {
-		read_bytes_of(request, sandbox);
+		read_bytes_max(request, sandbox);
 		return;
 	}
 	pending_begin(request);
@@ -160,22 +161,22 @@ void opensandbox_read(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "%s", error.message);
 		return;
 	}
-	target_ready(request, id, TARGET_NAMED, read_file);
+	target_ready(request, id, TARGET_NAMED, opensandbox_read_file);
 }
 
 /* --- file_write --- */
 
-struct write {
-	struct pending pending;
+struct opensandbox_write_state {
+	struct pending_operation pending;
 	const char *path, *content;
 	struct buffer bytes;
 	uint32_t mode;
 	char owner[OPENSANDBOX_OWNER_SIZE]; /* "": keep the owner */
 };
 
-static void write_free(void *state)
+static void opensandbox_write_free(void *state)
 {
-	struct write *write = state;
+	struct opensandbox_write_state *write = state;
 	buffer_done(&write->bytes);
 	free(write);
 }
@@ -194,7 +195,7 @@ static void owner_given(void *data, const struct error *error)
 
 static void give_owner(struct mcp_request *request)
 {
-	struct write *write = request->state;
+	struct opensandbox_write_state *write = request->state;
 	struct sandbox *sandbox = target_again(request);
 	struct error error;
 	if (!sandbox)
@@ -210,10 +211,11 @@ static void give_owner(struct mcp_request *request)
 		pending_refused(request, &error);
 }
 
-static void file_written(void *data, uint64_t written, bool created, const struct error *error)
+static void opensandbox_file_written(void *data, uint64_t written, bool created,
+				     const struct error *error)
 {
 	struct mcp_request *request = data;
-	const struct write *write = request->state;
+	const struct opensandbox_write_state *write = request->state;
 	(void)written, (void)created;
 	if (pending_over(request)) {
 		if (error)
@@ -226,14 +228,15 @@ static void file_written(void *data, uint64_t written, bool created, const struc
 	mcp_release(request);
 }
 
-static void write_file(struct mcp_request *request, struct sandbox *sandbox)
+static void opensandbox_write_file(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct write *write = request->state;
+	struct opensandbox_write_state *write = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = write->path};
 	struct error error;
 	pending_begin(request);
 	if (file_write_whole(sandbox, &place, write->bytes.data, write->bytes.size, write->mode,
-			     false, file_written, request, &write->pending.task, &error) < 0)
+			     false, opensandbox_file_written, request, &write->pending.task,
+			     &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -244,7 +247,8 @@ void opensandbox_write(struct mcp_request *request, const json_t *arguments)
 	uint64_t digits = 755;
 	enum text_encoding encoding;
 	struct error error;
-	struct write *write = pending_state(request, sizeof(*write), write_free);
+	struct opensandbox_write_state *write =
+	    pending_state(request, sizeof(*write), opensandbox_write_free);
 	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    FIELD_PATH(&write->path),
@@ -266,13 +270,13 @@ void opensandbox_write(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "%s", error.message);
 		return;
 	}
-	target_ready(request, id, TARGET_NAMED, write_file);
+	target_ready(request, id, TARGET_NAMED, opensandbox_write_file);
 }
 
 /* --- file_search --- */
 
-struct search {
-	struct pending pending;
+struct opensandbox_search_state {
+	struct pending_operation pending;
 	const char *path, *pattern;
 	struct buffer paths; /* "a\0b\0": the matches */
 	size_t at;           /* position of the current one */
@@ -280,9 +284,9 @@ struct search {
 	struct json_writer writer;
 };
 
-static void search_free(void *state)
+static void opensandbox_search_free(void *state)
 {
-	struct search *search = state;
+	struct opensandbox_search_state *search = state;
 	buffer_done(&search->paths);
 	buffer_done(&search->json);
 	free(search);
@@ -304,7 +308,7 @@ static void put_owner(struct json_writer *writer, const char *key, uint32_t id)
 static bool entry_seen(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	struct json_writer *writer = &search->writer;
 	uint32_t mode = entry->mode & 07777;
 	int64_t modified = entry->mtime_ns != 0 ? entry->mtime_ns : 1;
@@ -324,12 +328,12 @@ static bool entry_seen(void *data, const struct file_entry *entry)
 	return true;
 }
 
-static void look_at_next(struct mcp_request *request);
+static void search_look_at_next(struct mcp_request *request);
 
 static void entry_looked(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	(void)total, (void)cut;
 	if (pending_over(request)) {
 		/* A file that was removed meanwhile is not a match. */
@@ -337,16 +341,16 @@ static void entry_looked(void *data, uint64_t total, bool cut, const struct erro
 			mcp_fail(request, error);
 		} else {
 			search->at += strlen(search->paths.data + search->at) + 1;
-			look_at_next(request);
+			search_look_at_next(request);
 		}
 	}
 	mcp_release(request);
 }
 
-static void look_at_next(struct mcp_request *request)
+static void search_look_at_next(struct mcp_request *request)
 {
 	static const struct file_records records = {.entry = entry_seen, .done = entry_looked};
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	struct error error;
 	if (search->at >= search->paths.size) {
 		put_array_end(&search->writer);
@@ -366,7 +370,7 @@ static void look_at_next(struct mcp_request *request)
 static bool path_found(void *data, const struct file_match *match)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	return buffer_append(&search->paths, match->path, match->path_size) == 0 &&
 	       buffer_append(&search->paths, "", 1) == 0;
 }
@@ -384,7 +388,7 @@ static void paths_found(void *data, uint64_t total, bool cut, const struct error
 				       "`pattern`",
 				       SEARCH_MAX);
 		else
-			look_at_next(request);
+			search_look_at_next(request);
 	}
 	mcp_release(request);
 }
@@ -392,7 +396,7 @@ static void paths_found(void *data, uint64_t total, bool cut, const struct error
 static void search_files(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.match = path_found, .done = paths_found};
-	struct search *search = request->state;
+	struct opensandbox_search_state *search = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = search->path};
 	char pattern[GUEST_PATH_MAX];
 	struct error error;
@@ -409,8 +413,9 @@ static void search_files(struct mcp_request *request, struct sandbox *sandbox)
 	search->writer = json_writer_on(&search->json);
 	put_array(&search->writer, NULL);
 	pending_begin(request);
-	struct glob_ask ask = {.pattern = pattern, .max = SEARCH_MAX};
-	if (file_glob(sandbox, &place, &ask, &records, request, &search->pending.task, &error) < 0)
+	struct glob_query query = {.pattern = pattern, .max = SEARCH_MAX};
+	if (file_glob(sandbox, &place, &query, &records, request, &search->pending.task, &error) <
+	    0)
 		pending_refused(request, &error);
 }
 
@@ -418,7 +423,8 @@ void opensandbox_search(struct mcp_request *request, const json_t *arguments)
 {
 	const char *id = NULL;
 	bool connect;
-	struct search *search = pending_state(request, sizeof(*search), search_free);
+	struct opensandbox_search_state *search =
+	    pending_state(request, sizeof(*search), opensandbox_search_free);
 	const struct field_to fields[] = {
 	    {"sandbox_id", FIELD_TEXT, &id, true, 1},
 	    FIELD_PATH(&search->path),
@@ -437,7 +443,7 @@ struct replacement {
 };
 
 struct replace {
-	struct pending pending;
+	struct pending_operation pending;
 	struct replacement *entries;
 	size_t count, at;
 	struct buffer json;
@@ -500,7 +506,7 @@ static void replace_next(struct mcp_request *request, struct sandbox *sandbox)
 		pending_refused(request, &error);
 }
 
-static int read_entries(struct replace *replace, const json_t *entries, struct error *error)
+static int write_read_entries(struct replace *replace, const json_t *entries, struct error *error)
 {
 	size_t index;
 	json_t *value;
@@ -542,7 +548,7 @@ void opensandbox_replace(struct mcp_request *request, const json_t *arguments)
 	opensandbox_expand_home(arguments);
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	if (read_entries(replace, entries, &error) < 0) {
+	if (write_read_entries(replace, entries, &error) < 0) {
 		content_refuse(request, "%s", error.message);
 		return;
 	}

@@ -42,7 +42,7 @@ static bool tag_meant(const char *const tags[6], const char *tag)
 }
 
 /* "docker.io/library/python" to "python": the registry does not matter here. */
-static const char *without_registry(const char *image)
+static const char *image_without_registry(const char *image)
 {
 	const char *slash = strchr(image, '/');
 	if (slash) {
@@ -63,7 +63,7 @@ int opensandbox_image(const char *image, const char **ret_template, struct error
 		*ret_template = template->name;
 		return 0;
 	}
-	const char *rest = without_registry(image);
+	const char *rest = image_without_registry(image);
 	size_t length = strcspn(rest, ":@");
 	const char *tag = rest[length] == ':' ? rest + length + 1 : "";
 	/* An image that is pinned to a digest cannot be replaced. */
@@ -90,7 +90,7 @@ int opensandbox_image(const char *image, const char **ret_template, struct error
 /* --- quantities --- */
 
 /* "1", "0.5", "500m". */
-static int parse_cpu(const char *text, uint32_t *ret_millis, struct error *error)
+static int resource_parse_cpu(const char *text, uint32_t *ret_millis, struct error *error)
 {
 	char *end;
 	double value = strtod(text, &end);
@@ -111,7 +111,8 @@ static int parse_cpu(const char *text, uint32_t *ret_millis, struct error *error
 
 /* "512Mi", "2Gi", "1G", bytes. A thousand counts as 1024, so that the result is never smaller than
  * requested. */
-static int parse_size(const char *name, const char *text, uint64_t *ret_bytes, struct error *error)
+static int resource_parse_size(const char *name, const char *text, uint64_t *ret_bytes,
+			       struct error *error)
 {
 	char value[40] = "";
 	size_t length = strlen(text);
@@ -146,11 +147,11 @@ int opensandbox_resource(const struct config *config, const json_t *resource,
 			return error_set(error, ERROR_INVALID,
 					 "resource: the value of `%.40s` must be a string", key);
 		if (strcmp(key, "cpu") == 0)
-			result = parse_cpu(text, &ret_limits->cpu_millis, error);
+			result = resource_parse_cpu(text, &ret_limits->cpu_millis, error);
 		else if (strcmp(key, "memory") == 0)
-			result = parse_size(key, text, &ret_limits->memory, error);
+			result = resource_parse_size(key, text, &ret_limits->memory, error);
 		else if (strcmp(key, "disk") == 0 || strcmp(key, "ephemeral-storage") == 0)
-			result = parse_size(key, text, &ret_limits->disk, error);
+			result = resource_parse_size(key, text, &ret_limits->disk, error);
 		else
 			return error_set(
 			    error, ERROR_UNSUPPORTED,

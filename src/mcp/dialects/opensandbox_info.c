@@ -219,8 +219,8 @@ static struct sandbox **sandboxes_collect(struct mcp_request *request, const str
 	return found;
 }
 
-static void reply_page(struct mcp_request *request, const struct filter *filter,
-		       struct sandbox *const *found, size_t count)
+static void opensandbox_reply_page(struct mcp_request *request, const struct filter *filter,
+				   struct sandbox *const *found, size_t count)
 {
 	DONE_BUFFER struct buffer json = BUFFER(MCP_ANSWER_MAX);
 	struct json_writer writer = json_writer_on(&json);
@@ -257,6 +257,6 @@ void opensandbox_list(struct mcp_request *request, const json_t *arguments)
 	}
 	struct sandbox **found = sandboxes_collect(request, &filter, &count);
 	mcp_progress_of(request, 1.0, 1.0, "listed");
-	reply_page(request, &filter, found, count);
+	opensandbox_reply_page(request, &filter, found, count);
 	free(found);
 }

@@ -25,7 +25,7 @@ struct named {
 
 /* --- connect, info --- */
 
-static void reply_connected(struct mcp_request *request, struct sandbox *sandbox)
+static void connect_reply(struct mcp_request *request, struct sandbox *sandbox)
 {
 	opensandbox_reply_info(request, sandbox);
 }
@@ -44,13 +44,13 @@ void opensandbox_connect(struct mcp_request *request, const json_t *arguments)
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	pending_state(request, sizeof(struct pending), NULL);
+	pending_state(request, sizeof(struct pending_operation), NULL);
 	pending_deadline(request, timeout,
 			 "the sandbox was not ready within `connect_timeout_seconds`");
-	target_ready(request, named.id, TARGET_NAMED | (skip ? TARGET_ASLEEP : 0), reply_connected);
+	target_ready(request, named.id, TARGET_NAMED | (skip ? TARGET_ASLEEP : 0), connect_reply);
 }
 
-static void reply_info(struct mcp_request *request, struct sandbox *sandbox)
+static void info_reply(struct mcp_request *request, struct sandbox *sandbox)
 {
 	DONE_BUFFER struct buffer json = BUFFER(MIB);
 	struct json_writer writer = json_writer_on(&json);
@@ -63,7 +63,7 @@ void opensandbox_get_info(struct mcp_request *request, const json_t *arguments)
 	struct named named = {0};
 	const struct field_to fields[] = {FIELD_ID(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, reply_info);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, info_reply);
 }
 
 /* --- kill --- */
@@ -80,10 +80,10 @@ static void sandbox_killed(void *data, const struct error *error)
 	mcp_release(request);
 }
 
-static void kill_sandbox(struct mcp_request *request, struct sandbox *sandbox)
+static void opensandbox_kill_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct error error;
-	pending_state(request, sizeof(struct pending), NULL);
+	pending_state(request, sizeof(struct pending_operation), NULL);
 	pending_begin(request);
 	if (sandbox_delete(sandbox, &request->principal, END_REASON_USER, NULL, sandbox_killed,
 			   request, &error) < 0)
@@ -95,21 +95,21 @@ void opensandbox_kill(struct mcp_request *request, const json_t *arguments)
 	struct named named = {0};
 	const struct field_to fields[] = {FIELD_ID(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, kill_sandbox);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, opensandbox_kill_act);
 }
 
 /* --- renew --- */
 
 struct renew {
-	struct pending pending;
+	struct pending_operation pending;
 	double seconds;
 };
 
 static void sandbox_renew(struct mcp_request *request, struct sandbox *sandbox)
 {
-	const struct renew *asked = request->state;
+	const struct renew *renew = request->state;
 	struct error error;
-	if (sandbox_set_timeout(sandbox, (uint32_t)ceil(asked->seconds), &error) < 0) {
+	if (sandbox_set_timeout(sandbox, (uint32_t)ceil(renew->seconds), &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
@@ -124,14 +124,14 @@ static void sandbox_renew(struct mcp_request *request, struct sandbox *sandbox)
 void opensandbox_renew(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
-	struct renew *asked = pending_state(request, sizeof(*asked), NULL);
+	struct renew *renew = pending_state(request, sizeof(*renew), NULL);
 	const struct field_to fields[] = {
 	    FIELD_ID(named),
-	    {"timeout_seconds", FIELD_NUMBER, &asked->seconds, true},
+	    {"timeout_seconds", FIELD_NUMBER, &renew->seconds, true},
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	if (asked->seconds <= 0 || asked->seconds > SANDBOX_TIMEOUT_MAX) {
+	if (renew->seconds <= 0 || renew->seconds > SANDBOX_TIMEOUT_MAX) {
 		content_refuse(request,
 			       "field `timeout_seconds` must be more than 0 and at most %u",
 			       SANDBOX_TIMEOUT_MAX);
@@ -155,7 +155,7 @@ static double cpu_percentage(const struct sandbox *sandbox)
 	return MIN(MAX(percent, 0), 100);
 }
 
-static void reply_metrics(struct mcp_request *request, const struct sandbox *sandbox)
+static void opensandbox_metrics_reply(struct mcp_request *request, const struct sandbox *sandbox)
 {
 	const struct spawn_counters *counters = &sandbox->counters;
 	DONE_BUFFER struct buffer json = BUFFER(KIB);
@@ -172,7 +172,7 @@ static void reply_metrics(struct mcp_request *request, const struct sandbox *san
 }
 
 /* A sandbox that does not run is described by its last reading. */
-static void counters_refreshed(void *data, const struct error *error)
+static void opensandbox_counters_refreshed(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	bool broken = error && error->kind != ERROR_SANDBOX_STATE &&
@@ -182,22 +182,22 @@ static void counters_refreshed(void *data, const struct error *error)
 		if (broken)
 			mcp_fail(request, error);
 		else if (sandbox)
-			reply_metrics(request, sandbox);
+			opensandbox_metrics_reply(request, sandbox);
 	}
 	mcp_release(request);
 }
 
-static void metrics_act(struct mcp_request *request, struct sandbox *sandbox)
+static void opensandbox_metrics_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	const struct state_facts *facts = state_facts(sandbox->row.state);
 	struct error error;
 	if (!facts->lives || facts->passing) {
-		reply_metrics(request, sandbox);
+		opensandbox_metrics_reply(request, sandbox);
 		return;
 	}
-	pending_state(request, sizeof(struct pending), NULL);
+	pending_state(request, sizeof(struct pending_operation), NULL);
 	pending_begin(request);
-	if (sandbox_refresh_counters(sandbox, counters_refreshed, request, &error) < 0)
+	if (sandbox_refresh_counters(sandbox, opensandbox_counters_refreshed, request, &error) < 0)
 		pending_refused(request, &error);
 }
 
@@ -206,12 +206,13 @@ void opensandbox_metrics(struct mcp_request *request, const json_t *arguments)
 	struct named named = {0};
 	const struct field_to fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, metrics_act);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP,
+			     opensandbox_metrics_act);
 }
 
 /* --- health --- */
 
-static void reply_health(struct mcp_request *request, bool healthy)
+static void health_reply(struct mcp_request *request, bool healthy)
 {
 	DONE_BUFFER struct buffer json = BUFFER(KIB);
 	struct json_writer writer = json_writer_on(&json);
@@ -228,30 +229,31 @@ static bool entry_ignore(void *data, const struct file_entry *entry)
 	return true;
 }
 
-static void health_looked(void *data, uint64_t total, bool cut, const struct error *error)
+static void health_check_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)total, (void)cut;
 	if (pending_over(request))
-		reply_health(request, !error);
+		health_reply(request, !error);
 	mcp_release(request);
 }
 
 /* It is healthy if a process in it answers, whatever its state says. */
-static void check_health(struct mcp_request *request, struct sandbox *sandbox)
+static void health_check_begin(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = entry_ignore, .done = health_looked};
+	static const struct file_records records = {.entry = entry_ignore,
+						    .done = health_check_done};
 	const struct file_place root = {.principal = &request->principal, .path = "/"};
 	struct error error;
 	if (!sandbox_may_exec(sandbox)) {
-		reply_health(request, false);
+		health_reply(request, false);
 		return;
 	}
-	struct pending *pending = pending_state(request, sizeof(*pending), NULL);
+	struct pending_operation *pending = pending_state(request, sizeof(*pending), NULL);
 	pending_begin(request);
 	if (file_stat(sandbox, &root, true, &records, request, &pending->task, &error) < 0) {
 		request->on_cancel = NULL;
-		reply_health(request, false);
+		health_reply(request, false);
 		mcp_release(request);
 	}
 }
@@ -261,38 +263,38 @@ void opensandbox_healthcheck(struct mcp_request *request, const json_t *argument
 	struct named named = {0};
 	const struct field_to fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, check_health);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, health_check_begin);
 }
 
 /* --- endpoint --- */
 
 struct endpoint {
-	struct pending pending;
+	struct pending_operation pending;
 	uint64_t port;
 };
 
-static void refuse_endpoint(struct mcp_request *request, struct sandbox *sandbox)
+static void endpoint_refuse(struct mcp_request *request, struct sandbox *sandbox)
 {
-	const struct endpoint *asked = request->state;
+	const struct endpoint *endpoint = request->state;
 	struct error error;
 	error_set(&error, ERROR_UNSUPPORTED,
 		  "port %llu of sandbox `%s` cannot be reached from outside: sandboxes have no "
 		  "network in this version. Talk to the server inside with command_run (curl "
 		  "http://127.0.0.1:%llu/)",
-		  (unsigned long long)asked->port, sandbox->row.id.text,
-		  (unsigned long long)asked->port);
+		  (unsigned long long)endpoint->port, sandbox->row.id.text,
+		  (unsigned long long)endpoint->port);
 	mcp_fail(request, &error);
 }
 
 void opensandbox_endpoint(struct mcp_request *request, const json_t *arguments)
 {
 	struct named named = {0};
-	struct endpoint *asked = pending_state(request, sizeof(*asked), NULL);
+	struct endpoint *endpoint = pending_state(request, sizeof(*endpoint), NULL);
 	const struct field_to fields[] = {
 	    FIELD_ID(named),
-	    {"port", FIELD_UINT, &asked->port, true, 1, 65535},
+	    {"port", FIELD_UINT, &endpoint->port, true, 1, 65535},
 	    FIELD_CONNECT(named),
 	};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, refuse_endpoint);
+		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, endpoint_refuse);
 }

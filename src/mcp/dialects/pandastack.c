@@ -27,7 +27,7 @@
 /* --- shell --- */
 
 /* A stream as text; binary data is marked and sent in base64, never changed. */
-static void append_stream(struct buffer *to, const struct buffer *bytes)
+static void shell_append_stream(struct buffer *to, const struct buffer *bytes)
 {
 	uint64_t strange = 0;
 	if (!output_is_binary(bytes->data, bytes->size)) {
@@ -37,20 +37,20 @@ static void append_stream(struct buffer *to, const struct buffer *bytes)
 	dialect_base64(to, BINARY, bytes->data, bytes->size);
 }
 
-static int read_stream(struct exec *exec, enum exec_stream stream, struct buffer *to)
+static int shell_read_stream(struct exec *exec, enum exec_stream stream, struct buffer *to)
 {
 	struct output_cut cut;
 	struct error error;
 	if (output_cut(exec, stream, 0, exec_total(exec, stream), CONTENT_MAX, 0, &cut, &error) < 0)
 		return buffer_append_text(to, error.message);
-	append_stream(to, &cut.head);
+	shell_append_stream(to, &cut.head);
 	output_cut_done(&cut);
 	return 0;
 }
 
 /* The unchanged output; errors and the exit code only if there are any. */
-static void reply_output(struct mcp_request *request, const struct exec_row *row,
-			 const struct buffer *out, const struct buffer *err)
+static void shell_reply_output(struct mcp_request *request, const struct exec_row *row,
+			       const struct buffer *out, const struct buffer *err)
 {
 	DONE_BUFFER struct buffer text = BUFFER(ANSWER_MAX);
 	int code = exec_exit_code(row), result = 0;
@@ -88,8 +88,8 @@ static void shell_finished(struct mcp_request *request, struct exec *exec)
 	uint64_t total = exec_total(exec, EXEC_STDOUT) + exec_total(exec, EXEC_STDERR);
 	DONE_BUFFER struct buffer out = BUFFER(ANSWER_MAX);
 	DONE_BUFFER struct buffer err = BUFFER(ANSWER_MAX);
-	bool fits = total <= CONTENT_MAX && read_stream(exec, EXEC_STDOUT, &out) == 0 &&
-		    read_stream(exec, EXEC_STDERR, &err) == 0;
+	bool fits = total <= CONTENT_MAX && shell_read_stream(exec, EXEC_STDOUT, &out) == 0 &&
+		    shell_read_stream(exec, EXEC_STDERR, &err) == 0;
 	if (!fits) {
 		content_refuse(request,
 			       "the command ended with exit code %d; its output of %llu bytes does "
@@ -99,7 +99,7 @@ static void shell_finished(struct mcp_request *request, struct exec *exec)
 			       ANSWER_MAX / MIB);
 		return;
 	}
-	reply_output(request, &exec->row, &out, &err);
+	shell_reply_output(request, &exec->row, &out, &err);
 }
 
 static void shell_call(struct mcp_request *request, const json_t *arguments)
@@ -115,8 +115,8 @@ static void shell_call(struct mcp_request *request, const json_t *arguments)
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
 		return;
-	state->ask.command = command ? command : cmd;
-	if (!state->ask.command) {
+	state->fields.command = command ? command : cmd;
+	if (!state->fields.command) {
 		content_refuse(request, "command is required: a command for the shell, a string");
 		return;
 	}
@@ -127,7 +127,7 @@ static void shell_call(struct mcp_request *request, const json_t *arguments)
 			       TIMEOUT_MAX_MS / 1000);
 		return;
 	}
-	state->ask.timeout_ms = (uint32_t)ceil(milliseconds);
+	state->fields.timeout_ms = (uint32_t)ceil(milliseconds);
 	state->finish = shell_finished;
 	target_ready(request, NULL, 0, command_begin);
 }
@@ -135,13 +135,13 @@ static void shell_call(struct mcp_request *request, const json_t *arguments)
 /* --- files --- */
 
 struct file {
-	struct pending pending;
+	struct pending_operation pending;
 	const char *path, *content;
 	struct buffer json;
 	struct json_writer writer;
 };
 
-static void file_free(void *state)
+static void pandastack_file_free(void *state)
 {
 	struct file *file = state;
 	buffer_done(&file->json);
@@ -152,7 +152,7 @@ static void file_free(void *state)
 static bool file_arguments(struct mcp_request *request, const json_t *arguments, bool path_needed,
 			   bool content_needed)
 {
-	struct file *file = pending_state(request, sizeof(*file), file_free);
+	struct file *file = pending_state(request, sizeof(*file), pandastack_file_free);
 	const struct field_to fields[] = {
 	    {"path", FIELD_TEXT, &file->path, path_needed, 1, GUEST_PATH_MAX - 1},
 	    {"content", FIELD_TEXT, &file->content, content_needed},
@@ -160,7 +160,7 @@ static bool file_arguments(struct mcp_request *request, const json_t *arguments,
 	return dialect_arguments(request, arguments, fields, content_needed ? 2 : 1);
 }
 
-static void reply_file(struct mcp_request *request, const struct file_content *content)
+static void read_file_reply(struct mcp_request *request, const struct file_content *content)
 {
 	const struct file *file = request->state;
 	const char *data = content->data;
@@ -194,25 +194,26 @@ static void reply_file(struct mcp_request *request, const struct file_content *c
 	content_end(request, false);
 }
 
-static void file_came(void *data, const struct file_content *content, const struct error *error)
+static void read_file_came(void *data, const struct file_content *content,
+			   const struct error *error)
 {
 	struct mcp_request *request = data;
 	if (pending_over(request)) {
 		if (error)
 			mcp_fail(request, error);
 		else
-			reply_file(request, content);
+			read_file_reply(request, content);
 	}
 	mcp_release(request);
 }
 
-static void read_act(struct mcp_request *request, struct sandbox *sandbox)
+static void pandastack_read_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct file *file = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = file->path};
 	struct error error;
 	pending_begin(request);
-	if (file_read_whole(sandbox, &place, 0, CONTENT_MAX, file_came, request,
+	if (file_read_whole(sandbox, &place, 0, CONTENT_MAX, read_file_came, request,
 			    &file->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }
@@ -220,10 +221,11 @@ static void read_act(struct mcp_request *request, struct sandbox *sandbox)
 static void read_file(struct mcp_request *request, const json_t *arguments)
 {
 	if (file_arguments(request, arguments, true, false))
-		target_ready(request, NULL, 0, read_act);
+		target_ready(request, NULL, 0, pandastack_read_act);
 }
 
-static void file_written(void *data, uint64_t bytes, bool created, const struct error *error)
+static void pandastack_file_written(void *data, uint64_t bytes, bool created,
+				    const struct error *error)
 {
 	struct mcp_request *request = data;
 	const struct file *file = request->state;
@@ -248,26 +250,26 @@ static void file_written(void *data, uint64_t bytes, bool created, const struct 
 	mcp_release(request);
 }
 
-static void write_act(struct mcp_request *request, struct sandbox *sandbox)
+static void pandastack_write_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct file *file = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = file->path};
 	struct error error;
 	pending_begin(request);
 	if (file_write_whole(sandbox, &place, file->content, strlen(file->content), 0, false,
-			     file_written, request, &file->pending.task, &error) < 0)
+			     pandastack_file_written, request, &file->pending.task, &error) < 0)
 		pending_refused(request, &error);
 }
 
 static void write_file(struct mcp_request *request, const json_t *arguments)
 {
 	if (file_arguments(request, arguments, true, true))
-		target_ready(request, NULL, 0, write_act);
+		target_ready(request, NULL, 0, pandastack_write_act);
 }
 
 /* --- list_dir --- */
 
-static bool entry_came(void *data, const struct file_entry *entry)
+static bool list_dir_entry_came(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
 	struct file *file = request->state;
@@ -291,7 +293,7 @@ static void put_listing(struct json_writer *writer, const struct file *file, con
 	put_object_end(writer);
 }
 
-static void reply_listing(struct mcp_request *request, bool cut)
+static void list_dir_reply(struct mcp_request *request, bool cut)
 {
 	struct file *file = request->state;
 	DONE_BUFFER struct buffer json = BUFFER(ANSWER_MAX);
@@ -311,7 +313,7 @@ static void reply_listing(struct mcp_request *request, bool cut)
 	content_end(request, false);
 }
 
-static void listing_done(void *data, uint64_t total, bool cut, const struct error *error)
+static void list_dir_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)total;
@@ -319,14 +321,15 @@ static void listing_done(void *data, uint64_t total, bool cut, const struct erro
 		if (error)
 			mcp_fail(request, error);
 		else
-			reply_listing(request, cut);
+			list_dir_reply(request, cut);
 	}
 	mcp_release(request);
 }
 
-static void list_act(struct mcp_request *request, struct sandbox *sandbox)
+static void pandastack_list_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = entry_came, .done = listing_done};
+	static const struct file_records records = {.entry = list_dir_entry_came,
+						    .done = list_dir_done};
 	struct file *file = request->state;
 	const struct file_place place = {.principal = &request->principal, .path = file->path};
 	struct error error;
@@ -346,7 +349,7 @@ static void list_dir(struct mcp_request *request, const json_t *arguments)
 	struct file *file = request->state;
 	if (!file->path)
 		file->path = "/workspace";
-	target_ready(request, NULL, 0, list_act);
+	target_ready(request, NULL, 0, pandastack_list_act);
 }
 
 /* --- the face --- */
@@ -371,7 +374,7 @@ static void initialize_with_tools(struct mcp_request *request)
 }
 
 /* It is a failed call, not a bad request; a client of the modern protocol gets the usual error. */
-static bool unknown_tool(struct mcp_request *request, const char *name)
+static bool tool_is_unknown(struct mcp_request *request, const char *name)
 {
 	if (revision_modern(request->revision))
 		return false;
@@ -400,5 +403,5 @@ const struct mcp_face pandastack_face = {.name = "pandastack-sandbox",
 					 .request_max = REQUEST_MAX,
 					 .answer_max = ANSWER_MAX,
 					 .initialize = initialize_with_tools,
-					 .unknown_tool = unknown_tool,
+					 .unknown_tool = tool_is_unknown,
 					 .instructions = pandastack_instructions};

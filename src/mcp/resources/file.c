@@ -14,7 +14,7 @@
 #define FILE_RESOURCE_MAX (1 * MIB)
 #define DIRECTORY_ENTRIES_MAX 2000
 
-struct reading {
+struct resource_reading {
 	char *uri;
 	char path[GUEST_PATH_MAX];
 	struct sandbox_readying *readying;
@@ -31,17 +31,17 @@ int file_resource_path(const char *value, char path[GUEST_PATH_MAX], struct erro
 	return 0;
 }
 
-static void reading_free(void *state)
+static void resource_reading_free(void *state)
 {
-	struct reading *reading = state;
+	struct resource_reading *reading = state;
 	buffer_done(&reading->entries);
 	free(reading->uri);
 	free(reading);
 }
 
-static void reading_cancel(struct mcp_request *request)
+static void resource_reading_cancel(struct mcp_request *request)
 {
-	struct reading *reading = request->state;
+	struct resource_reading *reading = request->state;
 	if (!reading->readying && !reading->task)
 		return;
 	if (reading->readying)
@@ -53,7 +53,7 @@ static void reading_cancel(struct mcp_request *request)
 
 static void file_resource_fail(struct mcp_request *request, const struct error *error)
 {
-	struct reading *reading = request->state;
+	struct resource_reading *reading = request->state;
 	resource_fail(request, reading->uri, error);
 	mcp_release(request);
 }
@@ -79,13 +79,14 @@ static const char *file_media_type(const char *path, bool text)
 	return text ? "text/plain" : "application/octet-stream";
 }
 
-static void read_done(void *data, const struct file_content *content, const struct error *error);
+static void resource_read_done(void *data, const struct file_content *content,
+			       const struct error *error);
 
 /* --- a directory --- */
 
 static bool put_entry(void *data, const struct file_entry *entry)
 {
-	struct reading *reading = ((struct mcp_request *)data)->state;
+	struct resource_reading *reading = ((struct mcp_request *)data)->state;
 	struct json_writer *writer = &reading->writer;
 	char type[] = {entry->type, '\0'};
 	put_object(writer, NULL);
@@ -100,10 +101,10 @@ static bool put_entry(void *data, const struct file_entry *entry)
 	return !writer->full;
 }
 
-static void list_done(void *data, uint64_t total, bool cut, const struct error *error)
+static void resource_list_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct reading *reading = request->state;
+	struct resource_reading *reading = request->state;
 	struct json_writer *writer = &reading->writer;
 	reading->task = NULL;
 	if (!request->open) {
@@ -128,8 +129,8 @@ static void list_done(void *data, uint64_t total, bool cut, const struct error *
 
 static void directory_list_instead(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = put_entry, .done = list_done};
-	struct reading *reading = request->state;
+	static const struct file_records records = {.entry = put_entry, .done = resource_list_done};
+	struct resource_reading *reading = request->state;
 	struct file_place place = {.principal = &request->principal, .path = reading->path};
 	struct error error;
 	reading->entries = BUFFER(4 * MIB);
@@ -146,7 +147,7 @@ static void directory_list_instead(struct mcp_request *request, struct sandbox *
 
 static void file_resource_reply(struct mcp_request *request, const struct file_content *content)
 {
-	struct reading *reading = request->state;
+	struct resource_reading *reading = request->state;
 	size_t whole =
 	    content->more ? text_utf8_prefix(content->data, content->size) : content->size;
 	bool text = text_is_utf8(content->data, whole) && !memchr(content->data, '\0', whole);
@@ -168,10 +169,11 @@ static void file_resource_reply(struct mcp_request *request, const struct file_c
 	resource_end(request);
 }
 
-static void read_done(void *data, const struct file_content *content, const struct error *error)
+static void resource_read_done(void *data, const struct file_content *content,
+			       const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct reading *reading = request->state;
+	struct resource_reading *reading = request->state;
 	reading->task = NULL;
 	if (!request->open) {
 		mcp_release(request);
@@ -193,7 +195,7 @@ static void read_done(void *data, const struct file_content *content, const stru
 static void file_resource_ready(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct reading *reading = request->state;
+	struct resource_reading *reading = request->state;
 	struct file_place place = {.principal = &request->principal, .path = reading->path};
 	struct error why;
 	reading->readying = NULL;
@@ -207,7 +209,7 @@ static void file_resource_ready(void *data, const struct error *error)
 			  request->sandbox.text);
 	if (error || !sandbox)
 		file_resource_fail(request, error ? error : &why);
-	else if (file_read_whole(sandbox, &place, 0, FILE_RESOURCE_MAX, read_done, request,
+	else if (file_read_whole(sandbox, &place, 0, FILE_RESOURCE_MAX, resource_read_done, request,
 				 &reading->task, &why) < 0)
 		file_resource_fail(request, &why);
 }
@@ -216,19 +218,19 @@ static void file_read(struct mcp_request *request, const char *uri, const char *
 {
 	struct sandbox *sandbox;
 	struct error error;
-	struct reading *reading = calloc(1, sizeof(*reading));
+	struct resource_reading *reading = calloc(1, sizeof(*reading));
 	if (!reading)
 		abort();
 	reading->uri = text_duplicate(uri);
 	request->state = reading;
-	request->state_free = reading_free;
+	request->state_free = resource_reading_free;
 	if (file_resource_path(variables[1], reading->path, &error) < 0 ||
 	    sandbox_find(request->core, &request->principal, variables[0], &sandbox, &error) < 0) {
 		resource_fail(request, uri, &error);
 		return;
 	}
 	request->sandbox = sandbox->row.id;
-	request->on_cancel = reading_cancel;
+	request->on_cancel = resource_reading_cancel;
 	mcp_hold(request);
 	if (sandbox_ready_for(sandbox, &request->principal, file_resource_ready, request,
 			      &reading->readying, &error) < 0)

@@ -40,7 +40,8 @@ static bool file_watch_concerns(const struct file_watch *file, const struct file
 	       memcmp(event->base, file->base, event->base_size) == 0;
 }
 
-static void watch_data(struct file_operation_handle *handle, const void *data, size_t size)
+static void file_resource_watch_data(struct file_operation_handle *handle, const void *data,
+				     size_t size)
 {
 	struct file_watch *file = file_data(handle);
 	struct file_event event;
@@ -56,8 +57,8 @@ static void watch_data(struct file_operation_handle *handle, const void *data, s
 	}
 }
 
-static void watch_done(struct file_operation_handle *handle, const void *result, size_t size,
-		       const struct error *error)
+static void file_resource_watch_done(struct file_operation_handle *handle, const void *result,
+				     size_t size, const struct error *error)
 {
 	struct file_watch *file = file_data(handle);
 	(void)result;
@@ -70,8 +71,8 @@ static void watch_done(struct file_operation_handle *handle, const void *result,
 /* If the watch cannot begin, it stays suspended: the next change of the sandbox tries again. */
 static void file_watch_begin(struct file_watch *file, struct sandbox *sandbox)
 {
-	static const struct file_callbacks callbacks = {.on_data = watch_data,
-							.on_done = watch_done};
+	static const struct file_callbacks callbacks = {.on_data = file_resource_watch_data,
+							.on_done = file_resource_watch_done};
 	struct error error;
 	if (file->handle || !sandbox_may_exec(sandbox)) {
 		file->missed |= !file->handle;
@@ -115,7 +116,7 @@ static void activity_recorded(struct activity_listener *listener, const struct a
 		file_watch_begin(file, sandbox);
 }
 
-static void watch_free(void *state)
+static void file_resource_watch_free(void *state)
 {
 	struct file_watch *file = state;
 	if (file->handle)
@@ -167,7 +168,7 @@ int file_resource_watch(struct resource_watch *watch, const char *const *variabl
 	sandbox_watch(sandbox, &file->watcher);
 	activity_listen(watch->core, &file->listener);
 	watch->state = file;
-	watch->state_free = watch_free;
+	watch->state_free = file_resource_watch_free;
 	file_watch_begin(file, sandbox);
 	return 0;
 }

@@ -37,8 +37,8 @@ static int job_stream_find(struct core *core, const struct principal *principal,
 }
 
 /* Fills `to` with the kept output from `offset` on; *ret_begin is where it begins. */
-static int read_from(struct exec *exec, enum exec_stream stream, uint64_t offset, struct buffer *to,
-		     uint64_t *ret_begin)
+static int job_read_from(struct exec *exec, enum exec_stream stream, uint64_t offset,
+			 struct buffer *to, uint64_t *ret_begin)
 {
 	uint64_t gap = 0;
 	*ret_begin = offset;
@@ -74,8 +74,8 @@ static void job_read(struct mcp_request *request, const char *uri, const char *c
 		return;
 	}
 	uint64_t total = exec_total(exec, stream);
-	int result = read_from(exec, stream, total > JOB_OUTPUT_MAX ? total - JOB_OUTPUT_MAX : 0,
-			       &output, &begin);
+	int result = job_read_from(
+	    exec, stream, total > JOB_OUTPUT_MAX ? total - JOB_OUTPUT_MAX : 0, &output, &begin);
 	if (result < 0) {
 		error_set_errno(&error, ERROR_INTERNAL, result, "the output of job %s",
 				exec->row.id.text);

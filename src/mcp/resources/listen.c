@@ -102,7 +102,7 @@ static void resource_ended(struct resource_watch *watch)
 	resource_watch_free(watch);
 }
 
-static void task_changed(struct task_watch *watch, struct mcp_task *task)
+static void listen_task_changed(struct task_watch *watch, struct mcp_task *task)
 {
 	DONE_BUFFER struct buffer message = BUFFER(TASK_RESULT_MAX + LISTEN_MESSAGE_MAX);
 	struct listen *listen = watch->data;
@@ -199,7 +199,7 @@ static bool array_holds_strings(const json_t *array, size_t max)
 }
 
 /* false: the request was answered with the error. */
-static bool filter_is_good(struct mcp_request *request, const json_t *filter)
+static bool listen_filter_is_good(struct mcp_request *request, const json_t *filter)
 {
 	if (!json_is_object(filter)) {
 		mcp_error(request, MCP_INVALID_PARAMS, NULL,
@@ -237,7 +237,7 @@ static bool listens_too_many(const struct mcp_request *request)
 	return all >= LISTENS_MAX || own >= LISTENS_PER_WORKSPACE_MAX;
 }
 
-static void take_lists(struct listen *listen, const json_t *filter)
+static void listen_take_lists(struct listen *listen, const json_t *filter)
 {
 	const struct mcp_face *face = listen->request->view.face;
 	const bool there[LIST_COUNT] = {[LIST_TOOLS] = true,
@@ -257,7 +257,7 @@ static bool element_is_repeated(const json_t *array, size_t index)
 	return false;
 }
 
-static void take_resources(struct listen *listen, const json_t *filter)
+static void listen_take_resources(struct listen *listen, const json_t *filter)
 {
 	struct mcp_request *request = listen->request;
 	size_t index;
@@ -284,7 +284,7 @@ static void take_resources(struct listen *listen, const json_t *filter)
 	}
 }
 
-static void take_tasks(struct listen *listen, const json_t *filter)
+static void listen_take_tasks(struct listen *listen, const json_t *filter)
 {
 	struct mcp_request *request = listen->request;
 	size_t index;
@@ -299,7 +299,7 @@ static void take_tasks(struct listen *listen, const json_t *filter)
 		struct listened_task *task = calloc(1, sizeof(*task));
 		if (!task)
 			abort();
-		task->watch.changed = task_changed;
+		task->watch.changed = listen_task_changed;
 		task->watch.data = listen;
 		if (task_watch(request, json_string_value(value), &task->watch) < 0) {
 			free(task);
@@ -339,7 +339,7 @@ static void listen_acknowledge(struct listen *listen)
 void listen_begin(struct mcp_request *request)
 {
 	const json_t *filter = json_object_get(request->params, "notifications");
-	if (!filter_is_good(request, filter))
+	if (!listen_filter_is_good(request, filter))
 		return;
 	if (request->silent) {
 		mcp_error(request, MCP_INVALID_REQUEST, NULL,
@@ -363,8 +363,8 @@ void listen_begin(struct mcp_request *request)
 	request->state = listen;
 	request->state_free = listen_free;
 	request->on_cancel = listen_cancelled;
-	take_lists(listen, filter);
-	take_resources(listen, filter);
-	take_tasks(listen, filter);
+	listen_take_lists(listen, filter);
+	listen_take_resources(listen, filter);
+	listen_take_tasks(listen, filter);
 	listen_acknowledge(listen);
 }

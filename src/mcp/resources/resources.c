@@ -9,17 +9,17 @@
 #include "mcp/resources/uri.h"
 #include "mcp/transport/session.h"
 
-static const struct resource_kind *const none[] = {NULL};
+static const struct resource_kind *const no_resource_kinds[] = {NULL};
 
-static const struct resource_kind *const *kinds_of(const struct mcp_face *face)
+static const struct resource_kind *const *view_resource_kinds(const struct mcp_face *face)
 {
-	return face->resources ? face->resources : none;
+	return face->resources ? face->resources : no_resource_kinds;
 }
 
 const struct resource_kind *resource_find(const struct mcp_face *face, const char *uri,
 					  struct uri_variables *ret_variables)
 {
-	for (const struct resource_kind *const *kind = kinds_of(face); *kind; kind++)
+	for (const struct resource_kind *const *kind = view_resource_kinds(face); *kind; kind++)
 		if (uri_match((*kind)->template, uri, ret_variables))
 			return *kind;
 	return NULL;
@@ -52,8 +52,8 @@ void resource_put(struct mcp_request *request, struct page *page, const struct r
 }
 
 /* One kind's part of the page; true: it has no more. */
-static bool list_kind(struct mcp_request *request, const struct resource_kind *kind,
-		      struct page *page)
+static bool resources_list_kind(struct mcp_request *request, const struct resource_kind *kind,
+				struct page *page)
 {
 	if (!uri_has_variables(kind->template))
 		resource_put(request, page, kind, kind->template, kind->name, NULL);
@@ -64,7 +64,7 @@ static bool list_kind(struct mcp_request *request, const struct resource_kind *k
 
 void resources_list(struct mcp_request *request)
 {
-	const struct resource_kind *const *kinds = kinds_of(request->view.face);
+	const struct resource_kind *const *kinds = view_resource_kinds(request->view.face);
 	struct page page;
 	uint32_t table, at = 0;
 	if (!page_open(request, &table, &page))
@@ -78,7 +78,7 @@ void resources_list(struct mcp_request *request)
 			page.more = true;
 			break;
 		}
-		if (!list_kind(request, kinds[at], &page))
+		if (!resources_list_kind(request, kinds[at], &page))
 			break;
 		page.position[0] = '\0';
 	}
@@ -97,8 +97,8 @@ void resources_templates(struct mcp_request *request)
 		return;
 	struct json_writer *writer = mcp_result_begin(request);
 	put_array(writer, "resourceTemplates");
-	for (const struct resource_kind *const *kind = kinds_of(request->view.face); *kind;
-	     kind++) {
+	for (const struct resource_kind *const *kind = view_resource_kinds(request->view.face);
+	     *kind; kind++) {
 		if (!uri_has_variables((*kind)->template))
 			continue;
 		put_object(writer, NULL);

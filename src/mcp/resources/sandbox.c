@@ -203,7 +203,8 @@ const struct resource_kind inventory_resource = {
 
 /* --- one record --- */
 
-static void record_read(struct mcp_request *request, const char *uri, const char *const *variables)
+static void sandbox_record_read(struct mcp_request *request, const char *uri,
+				const char *const *variables)
 {
 	DONE_BUFFER struct buffer text = BUFFER(RECORD_MAX);
 	struct json_writer writer = json_writer_on(&text);
@@ -226,8 +227,8 @@ static void record_read(struct mcp_request *request, const char *uri, const char
 		resource_reply_json(request, uri, &writer);
 }
 
-static int record_watch(struct resource_watch *watch, const char *const *variables,
-			struct error *error)
+static int sandbox_record_watch(struct resource_watch *watch, const char *const *variables,
+				struct error *error)
 {
 	struct sandbox *sandbox;
 	if (sandbox_find(watch->core, &watch->principal, variables[0], &sandbox, error) < 0)
@@ -240,7 +241,7 @@ static int record_watch(struct resource_watch *watch, const char *const *variabl
 
 /* Continues after the last page's position, in the order of creation: so a sandbox that ended in
  * between does not matter. */
-static void record_list(struct mcp_request *request, struct page *page)
+static void sandbox_record_list(struct mcp_request *request, struct page *page)
 {
 	unsigned long long from = 0;
 	struct sandbox *sandbox = NULL;
@@ -284,7 +285,8 @@ void complete_sandbox(struct mcp_request *request, const char *value)
 	completion_end(request, &completion);
 }
 
-static void record_complete(struct mcp_request *request, const char *variable, const char *value)
+static void sandbox_record_complete(struct mcp_request *request, const char *variable,
+				    const char *value)
 {
 	(void)variable;
 	complete_sandbox(request, value);
@@ -296,10 +298,10 @@ const struct resource_kind record_resource = {
     .title = "Sandbox",
     .description = "A sandbox's record, by its id or name: state, limits, times, newest jobs.",
     .type = "application/json",
-    .list = record_list,
-    .read = record_read,
-    .watch = record_watch,
-    .complete = record_complete,
+    .list = sandbox_record_list,
+    .read = sandbox_record_read,
+    .watch = sandbox_record_watch,
+    .complete = sandbox_record_complete,
 };
 
 /* The sandbox that the client has chosen already; else the only existing one. */

@@ -37,7 +37,7 @@ int task_id_make(struct core *core, const struct principal *principal, const str
 }
 
 /* Text that is not a number gives a number that makes another id. */
-static uint64_t number_at(const char *digits, size_t count)
+static uint64_t task_id_number_at(const char *digits, size_t count)
 {
 	char text[16] = "";
 	memcpy(text, digits, count);
@@ -52,8 +52,8 @@ bool task_id_check(struct core *core, const struct principal *principal, const c
 	if (strlen(id) != TASK_ID_SIZE - 1)
 		return false;
 	memcpy(text, id, ID_LENGTH);
-	ret_call->began_ms = number_at(id + BEGAN_AT, BEGAN_DIGITS);
-	ret_call->output_max = (uint32_t)number_at(id + MAX_AT, MAX_DIGITS);
+	ret_call->began_ms = task_id_number_at(id + BEGAN_AT, BEGAN_DIGITS);
+	ret_call->output_max = (uint32_t)task_id_number_at(id + MAX_AT, MAX_DIGITS);
 	return id_parse(text, &ret_call->exec) == 0 &&
 	       task_id_make(core, principal, ret_call, expected, &error) == 0 &&
 	       CRYPTO_memcmp(id, expected, TASK_ID_SIZE - 1) == 0;

@@ -19,17 +19,17 @@ static bool question_put_pending(struct mcp_task *task, const struct question *q
 	return true;
 }
 
-void task_ask(struct mcp_request *request, const struct question *questions, size_t count,
-	      const char *state, void (*again)(struct mcp_request *request))
+void task_ask_questions(struct mcp_request *request, const struct question *questions, size_t count,
+			const char *state, void (*again)(struct mcp_request *request))
 {
 	struct mcp_task *task = request->task;
 	bool good = true, left = false;
 	json_decref(task->pending);
 	task->pending = json_object();
 	for (size_t i = 0; i < count; i++)
-		left |= !ask_answer(request, questions[i].key);
+		left |= !questions_answer(request, questions[i].key);
 	for (size_t i = 0; i < count; i++) {
-		if (left && ask_answer(request, questions[i].key))
+		if (left && questions_answer(request, questions[i].key))
 			continue;
 		json_object_del(task->answers, questions[i].key);
 		good &= question_put_pending(task, &questions[i]);
@@ -38,8 +38,8 @@ void task_ask(struct mcp_request *request, const struct question *questions, siz
 		mcp_error(request, MCP_INTERNAL_ERROR, NULL, "the question is not a JSON object");
 		return;
 	}
-	json_decref(task->asked_state);
-	task->asked_state = state ? json_loads(state, JSON_DECODE_ANY, NULL) : NULL;
+	json_decref(task->question_state);
+	task->question_state = state ? json_loads(state, JSON_DECODE_ANY, NULL) : NULL;
 	task->again = again;
 	task->state = TASK_INPUT_REQUIRED;
 	task_changed(task, true);
@@ -50,9 +50,9 @@ const json_t *task_answer(const struct mcp_task *task, const char *key)
 	return json_object_get(task->answers, key);
 }
 
-const json_t *task_asked_state(const struct mcp_task *task)
+const json_t *task_question_state(const struct mcp_task *task)
 {
-	return task->asked_state;
+	return task->question_state;
 }
 
 void task_put_pending(struct json_writer *writer, const struct mcp_task *task)

@@ -11,7 +11,7 @@
 #include "core/exec/exec.h"
 #include "core/account/access.h"
 #include "mcp/alarm.h"
-#include "mcp/pending.h"
+#include "mcp/pending_operation.h"
 #include "mcp/tools/tool_exec.h"
 #include "mcp/server.h"
 #include "mcp/tasks/task_private.h"
@@ -239,7 +239,7 @@ static bool revival_is_over(const struct revival *revival, struct exec *exec)
 	if (cell_over(cell) || (context && !cell))
 		return true;
 	/* An interpreter's end becomes its cell's end a moment later. */
-	return exec_ended(exec) && !(cell && context->running);
+	return exec_ended(exec) && !(cell && context->running_cell);
 }
 
 static void revival_follow(struct mcp_request *inner, struct exec *exec)

@@ -44,15 +44,15 @@ void task_progress(struct mcp_task *task, const char *text, size_t size);
 /* --- for questions.c: a handler that asks while it is a task (request->task is set) --- */
 
 struct question;
-/* Puts the questions without a valid answer (ask_answer()) into tasks/get as inputRequests, or all
- * of them if each has one; the task is input_required until tasks/update has brought an answer to
- * each. Then `again` is called with the request in a separate turn. */
-void task_ask(struct mcp_request *request, const struct question *questions, size_t count,
-	      const char *state, void (*again)(struct mcp_request *request));
+/* Puts the questions without a valid answer (questions_answer()) into tasks/get as inputRequests,
+ * or all of them if each has one; the task is input_required until tasks/update has brought an
+ * answer to each. Then `again` is called with the request in a separate turn. */
+void task_ask_questions(struct mcp_request *request, const struct question *questions, size_t count,
+			const char *state, void (*again)(struct mcp_request *request));
 /* The answer that tasks/update brought for that key, borrowed (an object); NULL: none yet. */
 const json_t *task_answer(const struct mcp_task *task, const char *key);
-/* The `state` of the last task_ask(), borrowed; NULL: none. */
-const json_t *task_asked_state(const struct mcp_task *task);
+/* The `state` of the last task_ask_questions(), borrowed; NULL: none. */
+const json_t *task_question_state(const struct mcp_task *task);
 
 /* The id for the command (exec_spec) or the piece of code (code_spec.cell) that is the whole work
  * of this task: by it the task is found again after a restart of the daemon. */

@@ -23,9 +23,9 @@ struct mcp_task {
 	struct mcp_request *inner; /* NULL: the task has ended */
 	struct buffer result;      /* a JSON object: the result, or the error of a failed task */
 	/* Its questions. */
-	json_t *pending;     /* inputRequests without an answer yet, or NULL */
-	json_t *answers;     /* by key, or NULL */
-	json_t *asked_state; /* or NULL */
+	json_t *pending;        /* inputRequests without an answer yet, or NULL */
+	json_t *answers;        /* by key, or NULL */
+	json_t *question_state; /* or NULL */
 	void (*again)(struct mcp_request *request);
 	struct alarm *alarm;           /* to notify, to continue, to forget */
 	uint64_t began, told, expires; /* uv_now() */

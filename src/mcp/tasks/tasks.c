@@ -19,7 +19,7 @@
 static struct list tasks = {&tasks, &tasks}; /* the oldest first */
 static uint64_t results_kept;
 
-static const char *state_name(enum task_state state)
+static const char *task_state_name(enum task_state state)
 {
 	static const char *const names[] = {
 	    [TASK_WORKING] = "working",     [TASK_INPUT_REQUIRED] = "input_required",
@@ -53,7 +53,7 @@ static void task_free(struct mcp_task *task)
 	buffer_done(&task->result);
 	json_decref(task->pending);
 	json_decref(task->answers);
-	json_decref(task->asked_state);
+	json_decref(task->question_state);
 	free(task);
 }
 
@@ -148,7 +148,7 @@ static void task_end(struct mcp_task *task, enum task_state state)
 }
 
 /* The oldest finished task, of one workspace or of all. */
-static struct mcp_task *oldest_over(const char *workspace, const struct mcp_task *but)
+static struct mcp_task *tasks_oldest_over(const char *workspace, const struct mcp_task *but)
 {
 	list_each (&tasks, node) {
 		struct mcp_task *task = list_entry(node, struct mcp_task, link);
@@ -190,7 +190,7 @@ static void task_settle(struct mcp_request *request, const struct buffer *result
 			abort();
 	}
 	results_kept += task->result.size;
-	while (results_kept > TASK_RESULTS_MAX && (oldest = oldest_over(NULL, task)))
+	while (results_kept > TASK_RESULTS_MAX && (oldest = tasks_oldest_over(NULL, task)))
 		task_free(oldest);
 	task_end(task, failed ? TASK_FAILED : TASK_COMPLETED);
 }
@@ -240,7 +240,7 @@ bool task_room(const struct principal *principal)
 				principal->workspace) == 0;
 	if (count < TASKS_MAX)
 		return true;
-	struct mcp_task *oldest = oldest_over(principal->workspace, NULL);
+	struct mcp_task *oldest = tasks_oldest_over(principal->workspace, NULL);
 	if (oldest)
 		task_free(oldest);
 	return oldest != NULL;
@@ -328,7 +328,8 @@ static struct mcp_task *task_find(const struct mcp_server *server,
 
 /* Finds it in memory, or makes a record of what is left. NULL: not found; *ret_known: it existed
  * before. */
-static struct mcp_task *find_or_revive(struct mcp_request *request, const char *id, bool *ret_known)
+static struct mcp_task *task_find_or_revive(struct mcp_request *request, const char *id,
+					    bool *ret_known)
 {
 	struct mcp_task *task = task_find(request->server, &request->principal, id);
 	struct task_call call;
@@ -338,7 +339,7 @@ static struct mcp_task *find_or_revive(struct mcp_request *request, const char *
 
 /* Through a read-only view tasks can only be read; the methods that change a task do not exist
  * there, like the tools that change something. */
-static bool refuse_read_only(struct mcp_request *request)
+static bool request_refuse_read_only(struct mcp_request *request)
 {
 	if (request->view.read_only)
 		mcp_error(request, MCP_INVALID_PARAMS, NULL,
@@ -349,7 +350,7 @@ static bool refuse_read_only(struct mcp_request *request)
 }
 
 /* The task of params.taskId; NULL: the request was answered. */
-static struct mcp_task *task_find_asked(struct mcp_request *request)
+static struct mcp_task *request_find_task(struct mcp_request *request)
 {
 	const char *id = json_string_value(json_object_get(request->params, "taskId"));
 	struct mcp_task *task = NULL;
@@ -360,7 +361,7 @@ static struct mcp_task *task_find_asked(struct mcp_request *request)
 		    "the client has not declared the extension io.modelcontextprotocol/tasks");
 	} else if (!id) {
 		mcp_error(request, MCP_INVALID_PARAMS, NULL, "`taskId` must be a string");
-	} else if ((task = find_or_revive(request, id, &known))) {
+	} else if ((task = task_find_or_revive(request, id, &known))) {
 		return task;
 	} else if (!known) {
 		mcp_error(request, MCP_INVALID_PARAMS, NULL, "there is no such task");
@@ -377,7 +378,7 @@ static struct mcp_task *task_find_asked(struct mcp_request *request)
 void task_put(struct json_writer *writer, const struct mcp_task *task)
 {
 	put_text(writer, "taskId", task->id);
-	put_text(writer, "status", state_name(task->state));
+	put_text(writer, "status", task_state_name(task->state));
 	if (task->message[0])
 		put_text(writer, "statusMessage", task->message);
 	put_time(writer, "createdAt", task->created_wall);
@@ -393,7 +394,7 @@ void task_put(struct json_writer *writer, const struct mcp_task *task)
 
 void tasks_get(struct mcp_request *request)
 {
-	struct mcp_task *task = task_find_asked(request);
+	struct mcp_task *task = request_find_task(request);
 	if (!task)
 		return;
 	task_put(mcp_result_begin(request), task);
@@ -403,7 +404,8 @@ void tasks_get(struct mcp_request *request)
 void tasks_update(struct mcp_request *request)
 {
 	const json_t *responses = json_object_get(request->params, "inputResponses");
-	struct mcp_task *task = refuse_read_only(request) ? NULL : task_find_asked(request);
+	struct mcp_task *task =
+	    request_refuse_read_only(request) ? NULL : request_find_task(request);
 	const char *key;
 	json_t *value;
 	if (!task)
@@ -423,7 +425,8 @@ void tasks_update(struct mcp_request *request)
 /* Cancelling a finished task succeeds and changes nothing. */
 void tasks_cancel(struct mcp_request *request)
 {
-	struct mcp_task *task = refuse_read_only(request) ? NULL : task_find_asked(request);
+	struct mcp_task *task =
+	    request_refuse_read_only(request) ? NULL : request_find_task(request);
 	if (!task)
 		return;
 	if (task->inner)
@@ -436,7 +439,7 @@ void tasks_cancel(struct mcp_request *request)
 int task_watch(struct mcp_request *request, const char *id, struct task_watch *watch)
 {
 	bool known;
-	struct mcp_task *task = find_or_revive(request, id, &known);
+	struct mcp_task *task = task_find_or_revive(request, id, &known);
 	list_init(&watch->link);
 	if (!task)
 		return -1;

@@ -26,7 +26,7 @@ bool admin_workspace(struct mcp_request *request, const char *name)
 
 /* --- tokens --- */
 
-static void say_token(const struct token_row *row, struct buffer *to)
+static void token_say(const struct token_row *row, struct buffer *to)
 {
 	char scopes[64], when[CLOCK_TEXT_SIZE];
 	scopes_text(row->scopes, scopes, sizeof(scopes));
@@ -46,22 +46,22 @@ static void say_token(const struct token_row *row, struct buffer *to)
 
 static void create_token(struct mcp_request *request, const json_t *arguments)
 {
-	struct token_fields asked = {.spec.workspace = request->principal.workspace};
+	struct token_fields given = {.spec.workspace = request->principal.workspace};
 	struct token_row row = {0};
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	char token[TOKEN_TEXT_SIZE];
 	struct error error;
-	if (!tool_arguments(request, arguments, &asked))
+	if (!tool_arguments(request, arguments, &given))
 		return;
-	if (token_fields_check(request->core, &asked, &error) < 0 ||
-	    token_create(request->core, &asked.spec, token, &row, &error) < 0) {
+	if (token_fields_check(request->core, &given, &error) < 0 ||
+	    token_create(request->core, &given.spec, token, &row, &error) < 0) {
 		if (error.kind == ERROR_INVALID)
 			content_refuse(request, "%s.", error.message);
 		else
 			mcp_fail(request, &error);
 		return;
 	}
-	say_token(&row, &text);
+	token_say(&row, &text);
 	token_row_done(&row);
 	content_reply(request, "token: %s\nIt is shown this once.\n%s", token, buffer_text(&text));
 	explicit_bzero(token, sizeof(token));
@@ -79,7 +79,7 @@ static bool token_list_add(void *data, const struct token_row *row)
 	/* A revoked token is useless. */
 	if (row->revoked_wall != 0)
 		return true;
-	say_token(row, &line);
+	token_say(row, &line);
 	if (list->text.size + line.size > ANSWER_MAX - KIB ||
 	    buffer_append(&list->text, line.data, line.size) < 0)
 		list->left_out++;
@@ -103,23 +103,23 @@ static void list_tokens(struct mcp_request *request, const json_t *arguments)
 	buffer_done(&list.text);
 }
 
-struct revoked {
+struct revoke_token_arguments {
 	const char *token;
 };
 static const struct field revoke_token_fields[] = {
-    {"token_id", FIELD_TEXT_AT(struct revoked, token), FIELD_REQUIRED, 1, 128},
+    {"token_id", FIELD_TEXT_AT(struct revoke_token_arguments, token), FIELD_REQUIRED, 1, 128},
     {0},
 };
 
 static void revoke_token(struct mcp_request *request, const json_t *arguments)
 {
-	struct revoked asked = {0};
+	struct revoke_token_arguments given = {0};
 	struct id id;
 	struct error error;
-	if (!tool_arguments(request, arguments, &asked))
+	if (!tool_arguments(request, arguments, &given))
 		return;
 	/* The argument may be the token itself, so the error does not repeat it. */
-	if (id_parse(asked.token, &id) < 0)
+	if (id_parse(given.token, &id) < 0)
 		content_refuse(request, "field `token_id` must be the id of a token, 16 characters "
 					"a-z and 0-9, as list_tokens has it.");
 	else if (token_revoke(request->core, &id, &error) < 0)
@@ -135,7 +135,7 @@ static void get_workspace_usage(struct mcp_request *request, const json_t *argum
 	usage_tool(request, arguments, USAGE_BY_WORKSPACE);
 }
 
-static void say_tiers(const struct core *core, struct buffer *to)
+static void health_say_tiers(const struct core *core, struct buffer *to)
 {
 	for (int tier = TIER_AUTO + 1; tier < TIER_COUNT; tier++) {
 		const struct spawn_probe *probe = &core->probes[tier];
@@ -177,7 +177,7 @@ static void get_health(struct mcp_request *request, const json_t *arguments)
 			     (unsigned long long)(room.disk_reserve / MIB));
 	if (admission_check(core, &core->config.defaults, &error) < 0)
 		(void)!buffer_printf(&text, "no room for another sandbox: %s\n", error.message);
-	say_tiers(core, &text);
+	health_say_tiers(core, &text);
 	(void)!buffer_append_text(&text, "`caisson doctor` on the host says more.\n");
 	content_reply(request, "%s", buffer_text(&text));
 }

@@ -75,7 +75,8 @@ void answer_view_all(struct exec *exec, struct answer_view *view)
 	view->output.err_end = output_end(exec, EXEC_STDERR);
 }
 
-static void append_output(struct answer *answer, struct exec *exec, const struct answer_view *view)
+static void answer_append_output(struct answer *answer, struct exec *exec,
+				 const struct answer_view *view)
 {
 	bool left_out = !view->paged && output_append(&answer->text, exec, &view->output);
 	answer->sandbox = exec->sandbox->row.id;
@@ -90,14 +91,14 @@ static void append_output(struct answer *answer, struct exec *exec, const struct
 	answer->linked[1] = left_out && view->output.err_end > view->output.err_begin;
 }
 
-static void append_duration(struct buffer *to, uint64_t nanoseconds)
+static void answer_append_duration(struct buffer *to, uint64_t nanoseconds)
 {
 	double seconds = (double)nanoseconds / NSEC_PER_SEC;
 	if (seconds >= 1)
 		add(to, " after %.1f s", seconds);
 }
 
-static void append_end(struct buffer *to, const struct exec *exec)
+static void answer_append_end(struct buffer *to, const struct exec *exec)
 {
 	const struct exec_row *row = &exec->row;
 	bool deleted = state_facts(exec->sandbox->row.state)->going;
@@ -122,12 +123,13 @@ static void append_end(struct buffer *to, const struct exec *exec)
 	if (!lost)
 		add(to, "exit code %d", exec_exit_code(row));
 	if (!lost && row->end != EXEC_END_TIMED_OUT)
-		append_duration(to, row->wall_ns);
+		answer_append_duration(to, row->wall_ns);
 	if (row->oom_killed && row->end != EXEC_END_SIGNALED)
 		add(to, "; a process ran out of memory");
 }
 
-static void append_left(struct buffer *to, const struct left_process *left, size_t count, bool gone)
+static void answer_append_left(struct buffer *to, const struct left_process *left, size_t count,
+			       bool gone)
 {
 	if (count == 0)
 		return;
@@ -146,8 +148,8 @@ static void append_left(struct buffer *to, const struct left_process *left, size
 }
 
 /* Closes the last line: which sandbox it was, and when it will end if that is soon. */
-static void close_line(struct buffer *to, const struct sandbox *sandbox,
-		       const struct answer_view *view)
+static void answer_close_line(struct buffer *to, const struct sandbox *sandbox,
+			      const struct answer_view *view)
 {
 	int64_t left = sandbox_expires_in(&sandbox->row);
 	if (view->note && view->note[0])
@@ -166,13 +168,13 @@ void answer_exec(struct answer *answer, struct exec *exec, const struct answer_v
 		 const struct left_process *left, size_t left_count)
 {
 	struct buffer *to = &answer->text;
-	append_output(answer, exec, view);
+	answer_append_output(answer, exec, view);
 	bool silent = to->size == 0 && !view->paged;
-	append_left(to, left, left_count, view->gone);
-	append_end(to, exec);
+	answer_append_left(to, left, left_count, view->gone);
+	answer_append_end(to, exec);
 	if (silent)
 		add(to, ", no output");
-	close_line(to, exec->sandbox, view);
+	answer_close_line(to, exec->sandbox, view);
 }
 
 void answer_next_call(struct buffer *to, const struct exec *exec, const struct answer_view *view,
@@ -197,13 +199,13 @@ void answer_running(struct answer *answer, struct exec *exec, const struct answe
 	struct buffer *to = &answer->text;
 	int64_t since = view->since_wall ? view->since_wall : exec->row.started_wall;
 	int64_t ran = since ? clock_wall() - since : 0;
-	append_output(answer, exec, view);
+	answer_append_output(answer, exec, view);
 	answer->linked[0] = !view->gone && !view->paged;
 	add(to, "[status: running for %lld s, job_id %s; next: ",
 	    (long long)(MAX(ran, 0) / NSEC_PER_SEC), exec->row.id.text);
 	answer_next_call(to, exec, view, NEXT_WAIT_SECONDS);
 	add(to, ", or stop_job {\"job_id\":\"%s\"}", exec->row.id.text);
-	close_line(to, exec->sandbox, view);
+	answer_close_line(to, exec->sandbox, view);
 }
 
 /* --- a cell --- */
@@ -219,7 +221,7 @@ void answer_cell_view(struct exec *exec, const struct code_cell *cell, struct an
 }
 
 /* An image type that clients show to a model. */
-static bool is_picture(const char *type)
+static bool result_is_picture(const char *type)
 {
 	return strcmp(type, "image/png") == 0 || strcmp(type, "image/jpeg") == 0 ||
 	       strcmp(type, "image/gif") == 0 || strcmp(type, "image/webp") == 0;
@@ -230,7 +232,7 @@ static int result_type_rank(const char *type)
 {
 	static const char *const texts[] = {"text/plain", "text/markdown", "application/json",
 					    "text/latex", "text/html",     "image/svg+xml"};
-	if (is_picture(type))
+	if (result_is_picture(type))
 		return 1;
 	for (int i = 0; i < (int)ARRAY_SIZE(texts); i++)
 		if (strcmp(type, texts[i]) == 0)
@@ -238,8 +240,8 @@ static int result_type_rank(const char *type)
 	return text_starts(type, "text/") ? 2 + (int)ARRAY_SIZE(texts) : 0;
 }
 
-static void add_picture(struct answer *answer, const struct code_context *context,
-			const struct code_part *part)
+static void answer_add_picture(struct answer *answer, const struct code_context *context,
+			       const struct code_part *part)
 {
 	if (answer->image_count == ANSWER_IMAGES_MAX || part->size > ANSWER_IMAGE_BYTES_MAX ||
 	    answer->image_bytes + part->size > ANSWER_IMAGES_BYTES_MAX) {
@@ -268,8 +270,8 @@ static void add_picture(struct answer *answer, const struct code_context *contex
 	answer->image_bytes += part->size;
 }
 
-static void add_text(struct buffer *to, const char *title, const char *data, size_t size,
-		     size_t max)
+static void answer_add_text(struct buffer *to, const char *title, const char *data, size_t size,
+			    size_t max)
 {
 	uint64_t binary = 0;
 	size_t shown = size <= max ? size : text_utf8_prefix(data, max);
@@ -281,8 +283,8 @@ static void add_text(struct buffer *to, const char *title, const char *data, siz
 		    size - shown, title);
 }
 
-static void add_result(struct answer *answer, const struct code_context *context,
-		       const struct code_cell *cell, uint32_t result, size_t *text_left)
+static void answer_add_result(struct answer *answer, const struct code_context *context,
+			      const struct code_cell *cell, uint32_t result, size_t *text_left)
 {
 	const struct code_part *best = NULL;
 	for (size_t i = 0; i < cell->part_count; i++) {
@@ -295,22 +297,22 @@ static void add_result(struct answer *answer, const struct code_context *context
 	}
 	if (!best)
 		return;
-	if (is_picture(best->key)) {
-		add_picture(answer, context, best);
+	if (result_is_picture(best->key)) {
+		answer_add_picture(answer, context, best);
 		return;
 	}
 	FREE_TEXT char *data = code_part_read(context, best);
 	size_t max = MIN((size_t)RESULT_TEXT_MAX, *text_left);
 	if (!data)
 		return;
-	add_text(&answer->text, strcmp(best->key, "text/plain") == 0 ? "result" : best->key, data,
-		 best->size, max);
+	answer_add_text(&answer->text, strcmp(best->key, "text/plain") == 0 ? "result" : best->key,
+			data, best->size, max);
 	*text_left -= MIN(max, (size_t)best->size);
 }
 
 /* The forms that the driver omitted: too large, or too many. */
-static void add_left_out(struct answer *answer, const struct code_context *context,
-			 const struct code_part *part)
+static void answer_add_left_out(struct answer *answer, const struct code_context *context,
+				const struct code_part *part)
 {
 	FREE_TEXT char *digits = code_part_read(context, part);
 	uint64_t number = 0;
@@ -324,8 +326,8 @@ static void add_left_out(struct answer *answer, const struct code_context *conte
 		    (unsigned long long)number, part->key);
 }
 
-static void add_results(struct answer *answer, const struct code_context *context,
-			const struct code_cell *cell)
+static void answer_add_results(struct answer *answer, const struct code_context *context,
+			       const struct code_cell *cell)
 {
 	size_t text_left = RESULTS_TEXT_MAX;
 	uint32_t count = 0;
@@ -333,14 +335,14 @@ static void add_results(struct answer *answer, const struct code_context *contex
 		if (cell->parts[i].kind == CODE_RECORD_DATA)
 			count = MAX(count, cell->parts[i].result + 1);
 	for (uint32_t i = 0; i < MIN(count, (uint32_t)CODE_PARTS_MAX); i++)
-		add_result(answer, context, cell, i, &text_left);
+		answer_add_result(answer, context, cell, i, &text_left);
 	for (size_t i = 0; i < cell->part_count; i++)
 		if (cell->parts[i].kind == CODE_RECORD_LEFT)
-			add_left_out(answer, context, &cell->parts[i]);
+			answer_add_left_out(answer, context, &cell->parts[i]);
 }
 
-static char *error_part(const struct code_context *context, const struct code_cell *cell,
-			const char *key, size_t *ret_size)
+static char *result_error_part(const struct code_context *context, const struct code_cell *cell,
+			       const char *key, size_t *ret_size)
 {
 	for (size_t i = 0; i < cell->part_count; i++) {
 		const struct code_part *part = &cell->parts[i];
@@ -355,17 +357,17 @@ static char *error_part(const struct code_context *context, const struct code_ce
 
 /* The traceback is sufficient; without one, the error's name and value. Of a long one the end
  * matters. */
-static void add_error(struct answer *answer, const struct code_context *context,
-		      const struct code_cell *cell)
+static void answer_add_error(struct answer *answer, const struct code_context *context,
+			     const struct code_cell *cell)
 {
 	size_t size = 0, name_size = 0;
 	struct buffer *to = &answer->text;
 	if (!cell->has_error)
 		return;
-	FREE_TEXT char *text = error_part(context, cell, "traceback", &size);
+	FREE_TEXT char *text = result_error_part(context, cell, "traceback", &size);
 	if (!text) {
-		FREE_TEXT char *name = error_part(context, cell, "name", &name_size);
-		text = error_part(context, cell, "value", &size);
+		FREE_TEXT char *name = result_error_part(context, cell, "name", &name_size);
+		text = result_error_part(context, cell, "value", &size);
 		add(to, "[error]\n%.200s%s", name ? name : "", name && text ? ": " : "");
 		if (text)
 			output_visible(to, text, MIN(size, (size_t)RESULT_TEXT_MAX),
@@ -377,7 +379,7 @@ static void add_error(struct answer *answer, const struct code_context *context,
 	skip += skip > 0 ? utf8_rest(text + skip, size - skip) : 0;
 	if (skip > 0)
 		add(to, "[the first %zu bytes of the traceback are left out]\n", skip);
-	add_text(to, "error", text + skip, size - skip, RESULT_TEXT_MAX);
+	answer_add_text(to, "error", text + skip, size - skip, RESULT_TEXT_MAX);
 }
 
 void answer_cell(struct answer *answer, struct code_context *context, const struct code_cell *cell,
@@ -386,9 +388,9 @@ void answer_cell(struct answer *answer, struct code_context *context, const stru
 	struct buffer *to = &answer->text;
 	struct exec *exec = code_context_exec(context);
 	if (exec)
-		append_output(answer, exec, view);
-	add_results(answer, context, cell);
-	add_error(answer, context, cell);
+		answer_append_output(answer, exec, view);
+	answer_add_results(answer, context, cell);
+	answer_add_error(answer, context, cell);
 	bool silent = to->size == 0 && answer->image_count == 0 && !view->paged;
 	if (cell->state == CELL_LOST)
 		add(to, "[lost: nobody knows whether it ran");
@@ -398,7 +400,7 @@ void answer_cell(struct answer *answer, struct code_context *context, const stru
 		add(to, "[interrupted, exit code %d", cell->exit_code);
 	else
 		add(to, "[exit code %d", cell->exit_code);
-	append_duration(to, cell->duration_ns);
+	answer_append_duration(to, cell->duration_ns);
 	/* The end of a context is reported separately. */
 	if (exec && exec_ended(exec) && exec->row.oom_killed && !cell->context_ended)
 		add(to, cell->exit_code == KILLED_CODE ? "; killed: out of memory"
@@ -408,5 +410,5 @@ void answer_cell(struct answer *answer, struct code_context *context, const stru
 	if (cell->context_ended)
 		add(to, "; its interpreter ended with it, the variables are gone: %s",
 		    context->row.reason ? context->row.reason : "nobody knows why");
-	close_line(to, context->sandbox, view);
+	answer_close_line(to, context->sandbox, view);
 }

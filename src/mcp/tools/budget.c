@@ -33,20 +33,21 @@ static void budgets_reply(struct mcp_request *request, const char *name)
 		      text.size > 0 ? buffer_text(&text) : "no budgets: everything the host has");
 }
 
-struct budget_ask {
+struct budget_arguments {
 	const char *workspace;
 	struct budget_fields budget;
 };
 static const struct field get_budgets_fields[] = {
-    {"workspace", FIELD_TEXT_AT(struct budget_ask, workspace), .min = 1, .max = WORKSPACE_MAX},
+    {"workspace", FIELD_TEXT_AT(struct budget_arguments, workspace), .min = 1,
+     .max = WORKSPACE_MAX},
     {0},
 };
 
 static void get_budgets(struct mcp_request *request, const json_t *arguments)
 {
-	struct budget_ask asked = {.workspace = request->principal.workspace};
-	if (tool_arguments(request, arguments, &asked) && admin_workspace(request, asked.workspace))
-		budgets_reply(request, asked.workspace);
+	struct budget_arguments given = {.workspace = request->principal.workspace};
+	if (tool_arguments(request, arguments, &given) && admin_workspace(request, given.workspace))
+		budgets_reply(request, given.workspace);
 }
 
 /* The workspace's own budgets, with the new one replaced. */
@@ -67,51 +68,53 @@ static void budget_wish_keep(void *data, const struct budget_state *state)
 }
 
 static const struct field set_budget_fields[] = {
-    {"workspace", FIELD_TEXT_AT(struct budget_ask, workspace), FIELD_REQUIRED, 1, WORKSPACE_MAX},
-    {FIELD_ROWS_AT(struct budget_ask, budget, struct budget_fields), .inner = budget_fields},
+    {"workspace", FIELD_TEXT_AT(struct budget_arguments, workspace), FIELD_REQUIRED, 1,
+     WORKSPACE_MAX},
+    {FIELD_ROWS_AT(struct budget_arguments, budget, struct budget_fields), .inner = budget_fields},
     {0},
 };
 
 static void set_budget(struct mcp_request *request, const json_t *arguments)
 {
-	struct budget_ask asked = {0};
+	struct budget_arguments given = {0};
 	struct budget_wish wish = {0};
 	struct own_budgets own = {.changed = &wish};
 	struct error error;
-	if (!tool_arguments(request, arguments, &asked) ||
-	    !admin_workspace(request, asked.workspace))
+	if (!tool_arguments(request, arguments, &given) ||
+	    !admin_workspace(request, given.workspace))
 		return;
-	if (budget_fields_check(&asked.budget, &wish, &error) < 0) {
+	if (budget_fields_check(&given.budget, &wish, &error) < 0) {
 		content_refuse(request, "%s.", error.message);
 		return;
 	}
-	struct workspace *workspace = workspace_get(request->core, asked.workspace);
+	struct workspace *workspace = workspace_get(request->core, given.workspace);
 	budget_each(request->core, workspace, budget_wish_keep, &own);
 	own.wishes[own.count++] = wish;
 	if (budget_replace(request->core, workspace, own.wishes, own.count, &error) < 0)
 		mcp_fail(request, &error);
 	else
-		budgets_reply(request, asked.workspace);
+		budgets_reply(request, given.workspace);
 }
 
 static const struct field remove_budget_fields[] = {
-    {"workspace", FIELD_TEXT_AT(struct budget_ask, workspace), FIELD_REQUIRED, 1, WORKSPACE_MAX},
-    {"what", FIELD_TEXT_AT(struct budget_ask, budget.what), FIELD_WORDS_TOLD, 1, 32,
+    {"workspace", FIELD_TEXT_AT(struct budget_arguments, workspace), FIELD_REQUIRED, 1,
+     WORKSPACE_MAX},
+    {"what", FIELD_TEXT_AT(struct budget_arguments, budget.what), FIELD_WORDS_TOLD, 1, 32,
      .words = BUDGET_WHAT_NAMES},
-    {"period", FIELD_TEXT_AT(struct budget_ask, budget.period), FIELD_WORDS_TOLD, 1, 32,
+    {"period", FIELD_TEXT_AT(struct budget_arguments, budget.period), FIELD_WORDS_TOLD, 1, 32,
      .words = BUDGET_PERIOD_NAMES},
     {0},
 };
 
 static void remove_budget(struct mcp_request *request, const json_t *arguments)
 {
-	struct budget_ask asked = {0};
+	struct budget_arguments given = {0};
 	struct budget_wish wish = {0};
 	struct error error;
-	if (!tool_arguments(request, arguments, &asked) ||
-	    !admin_workspace(request, asked.workspace))
+	if (!tool_arguments(request, arguments, &given) ||
+	    !admin_workspace(request, given.workspace))
 		return;
-	const char *what = asked.budget.what, *period = asked.budget.period;
+	const char *what = given.budget.what, *period = given.budget.period;
 	if (!what != !period) {
 		content_refuse(request, "Give `what` and `period`, or neither to remove all.");
 		return;
@@ -120,11 +123,11 @@ static void remove_budget(struct mcp_request *request, const json_t *arguments)
 		content_refuse(request, "%s.", error.message);
 		return;
 	}
-	if (budget_remove(request->core, workspace_get(request->core, asked.workspace), wish.what,
+	if (budget_remove(request->core, workspace_get(request->core, given.workspace), wish.what,
 			  wish.period, &error) < 0)
 		mcp_fail(request, &error);
 	else
-		budgets_reply(request, asked.workspace);
+		budgets_reply(request, given.workspace);
 }
 
 const struct mcp_tool budget_tools[] = {

@@ -60,7 +60,7 @@ static struct line line_trim(struct line line)
 }
 
 /* The first line of the old text that is not blank. */
-static struct line telling_line(const char *text)
+static struct line line_is_telling(const char *text)
 {
 	const char *end = text + strlen(text);
 	struct line line = {text, 0};
@@ -103,15 +103,16 @@ static size_t line_likeness(const struct pairs *pairs, struct line line)
 	return count + pairs->count > 0 ? 2000 * shared / (count + pairs->count) : 0;
 }
 
-static bool begins_with(struct line line, struct line wanted)
+static bool line_begins_with(struct line line, struct line wanted)
 {
 	return line.size >= wanted.size && memcmp(line.text, wanted.text, wanted.size) == 0;
 }
 
 /* Reports lines that equal the wanted one except for white space; else the most similar one. */
-static void say_near(const struct edit *edit, const struct file_content *content, struct buffer *to)
+static void mismatch_say_near(const struct edit *edit, const struct file_content *content,
+			      struct buffer *to)
 {
-	struct line wanted = telling_line(edit->old_text), best = {0};
+	struct line wanted = line_is_telling(edit->old_text), best = {0};
 	const char *end = content->data + MIN(content->size, (size_t)COMPARED_MAX);
 	uint64_t number = 0, best_number = 0;
 	size_t told = 0, best_likeness = 0;
@@ -122,7 +123,7 @@ static void say_near(const struct edit *edit, const struct file_content *content
 		size_t alike = line_likeness(&pairs, inner);
 		number++;
 		at += line.size + 1;
-		if (begins_with(inner, wanted) && told < NEAR_TOLD) {
+		if (line_begins_with(inner, wanted) && told < NEAR_TOLD) {
 			(void)!buffer_printf(
 			    to, "\n%s line %llu: %.*s",
 			    told++ ? "and" : "Like its first line, but for white space, is",
@@ -147,8 +148,8 @@ static void say_near(const struct edit *edit, const struct file_content *content
 
 /* --- answers --- */
 
-static void say_places(const struct edit *edit, const struct file_content *content,
-		       struct buffer *to)
+static void mismatch_say_places(const struct edit *edit, const struct file_content *content,
+				struct buffer *to)
 {
 	size_t size = strlen(edit->old_text), told = 0;
 	const char *at = content->data, *end = content->data + content->size, *found;
@@ -190,9 +191,9 @@ static void mismatch_explained(void *data, const struct file_content *content,
 		file_tool_path(&text, edit->tool.path);
 		(void)!buffer_append_text(&text, "; nothing was changed.");
 		if (there)
-			say_places(edit, content, &text);
+			mismatch_say_places(edit, content, &text);
 		else
-			say_near(edit, content, &text);
+			mismatch_say_near(edit, content, &text);
 		file_tool_refuse(request, "%s", buffer_text(&text));
 	}
 	mcp_release(request);

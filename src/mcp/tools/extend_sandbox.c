@@ -8,14 +8,14 @@
 #include "edge/sandbox_fields.h"
 #include "mcp/tools/tool.h"
 
-struct changing {
+struct extend_sandbox_state {
 	struct sandbox_change_fields fields;
 	const char *sandbox;
 };
 
 static void changing_free(void *state)
 {
-	struct changing *changing = state;
+	struct extend_sandbox_state *changing = state;
 	sandbox_change_done(&changing->fields);
 	free(changing);
 }
@@ -43,7 +43,7 @@ static void sandbox_extended(void *data, const struct error *error)
 
 static void extend_sandbox_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct changing *changing = request->state;
+	struct extend_sandbox_state *changing = request->state;
 	struct sandbox_change *change = &changing->fields.change;
 	struct error error;
 	/* A longer life or a name keeps the sandbox: it no longer belongs to a one-shot run. */
@@ -57,15 +57,15 @@ static void extend_sandbox_act(struct mcp_request *request, struct sandbox *sand
 }
 
 static const struct field extend_sandbox_fields[] = {
-    {"sandbox_id", FIELD_TEXT_AT(struct changing, sandbox)},
-    {FIELD_ROWS_AT(struct changing, fields, struct sandbox_change_fields),
+    {"sandbox_id", FIELD_TEXT_AT(struct extend_sandbox_state, sandbox)},
+    {FIELD_ROWS_AT(struct extend_sandbox_state, fields, struct sandbox_change_fields),
      .inner = sandbox_change_fields},
     {0},
 };
 
 static void extend_sandbox(struct mcp_request *request, const json_t *arguments)
 {
-	struct changing *changing = calloc(1, sizeof(*changing));
+	struct extend_sandbox_state *changing = calloc(1, sizeof(*changing));
 	struct error error;
 	if (!changing)
 		abort();

@@ -101,16 +101,16 @@ void file_tool_fail(struct mcp_request *request, const char *path, const struct 
 
 /* --- write_file --- */
 
-struct write {
+struct write_file_state {
 	struct file_tool tool;
 	struct file_write_fields fields;
 	char *bytes; /* the decoded base64 */
 	size_t size;
 };
 
-static void write_free(void *state)
+static void write_file_free(void *state)
 {
-	struct write *write = state;
+	struct write_file_state *write = state;
 	free(write->bytes);
 	free(write);
 }
@@ -118,7 +118,7 @@ static void write_free(void *state)
 static void write_file_done(void *data, uint64_t written, bool created, const struct error *error)
 {
 	struct mcp_request *request = data;
-	const struct write *write = request->state;
+	const struct write_file_state *write = request->state;
 	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
 	if (!pending_back(request))
 		return;
@@ -135,7 +135,7 @@ static void write_file_done(void *data, uint64_t written, bool created, const st
 
 static void write_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct write *write = request->state;
+	struct write_file_state *write = request->state;
 	struct file_place place = {.principal = &request->principal, .path = write->fields.path};
 	struct error error;
 	if (file_write_whole(sandbox, &place, write->bytes ? write->bytes : write->fields.content,
@@ -146,7 +146,7 @@ static void write_file_act(struct mcp_request *request, struct sandbox *sandbox)
 		pending_begin(request);
 }
 
-static bool write_decode(struct mcp_request *request, struct write *write)
+static bool write_file_decode(struct mcp_request *request, struct write_file_state *write)
 {
 	size_t size = strlen(write->fields.base64);
 	write->bytes = malloc(size + 1);
@@ -164,14 +164,15 @@ static bool write_decode(struct mcp_request *request, struct write *write)
 }
 
 static const struct field write_file_fields[] = {
-    {FIELD_ROWS_AT(struct write, fields, struct file_write_fields), .inner = file_write_fields},
+    {FIELD_ROWS_AT(struct write_file_state, fields, struct file_write_fields),
+     .inner = file_write_fields},
     FILE_TOOL_SANDBOX_TOLD,
     {0},
 };
 
 static void write_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct write *write = pending_state(request, sizeof(*write), write_free);
+	struct write_file_state *write = pending_state(request, sizeof(*write), write_file_free);
 	if (!tool_arguments(request, arguments, write))
 		return;
 	const char *content = write->fields.content;
@@ -182,7 +183,7 @@ static void write_file(struct mcp_request *request, const json_t *arguments)
 	}
 	if (content)
 		write->size = strlen(content);
-	else if (!write_decode(request, write))
+	else if (!write_file_decode(request, write))
 		return;
 	target_ready(request, write->tool.sandbox, 0, write_file_act);
 }
@@ -193,21 +194,21 @@ static void write_file(struct mcp_request *request, const json_t *arguments)
 #define LIST_SHOWN 500
 #define LIST_DEPTH_MAX 10
 
-struct listed {
+struct listed_entry {
 	char *line; /* including its line end */
 	char type;
 };
 
-struct listing {
+struct list_files_state {
 	struct file_tool tool;
 	uint64_t depth;
-	struct listed *entries;
+	struct listed_entry *entries;
 	size_t count, room;
 };
 
-static void list_free(void *state)
+static void list_files_free(void *state)
 {
-	struct listing *list = state;
+	struct list_files_state *list = state;
 	for (size_t i = 0; i < list->count; i++)
 		free(list->entries[i].line);
 	free(list->entries);
@@ -246,7 +247,7 @@ static void entry_line(const struct file_entry *entry, struct buffer *to)
 static bool list_entry_seen(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
-	struct listing *list = request->state;
+	struct list_files_state *list = request->state;
 	struct buffer line = BUFFER(4 * sizeof(struct file_entry) + 64);
 	if (list->count == list->room) {
 		list->room = list->room ? list->room * 2 : 64;
@@ -255,22 +256,23 @@ static bool list_entry_seen(void *data, const struct file_entry *entry)
 			abort();
 	}
 	entry_line(entry, &line);
-	list->entries[list->count++] = (struct listed){line.data, entry->type};
+	list->entries[list->count++] = (struct listed_entry){line.data, entry->type};
 	return list->count < LIST_COUNTED;
 }
 
-static int listed_compare(const void *a, const void *b)
+static int listed_entries_compare(const void *a, const void *b)
 {
-	return strcmp(((const struct listed *)a)->line, ((const struct listed *)b)->line);
+	return strcmp(((const struct listed_entry *)a)->line,
+		      ((const struct listed_entry *)b)->line);
 }
 
-static void reply_list(struct mcp_request *request, bool cut)
+static void list_files_reply(struct mcp_request *request, bool cut)
 {
-	struct listing *list = request->state;
+	struct list_files_state *list = request->state;
 	struct buffer text DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	size_t shown = 0;
 	if (list->count > 0)
-		qsort(list->entries, list->count, sizeof(*list->entries), listed_compare);
+		qsort(list->entries, list->count, sizeof(*list->entries), listed_entries_compare);
 	while (shown < MIN(list->count, (size_t)LIST_SHOWN) &&
 	       buffer_append_text(&text, list->entries[shown].line) == 0)
 		shown++;
@@ -294,7 +296,7 @@ static void reply_list(struct mcp_request *request, bool cut)
 static void listed_file_stat_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct listing *list = request->state;
+	struct list_files_state *list = request->state;
 	struct buffer call DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	(void)total;
 	(void)cut;
@@ -310,11 +312,11 @@ static void listed_file_stat_done(void *data, uint64_t total, bool cut, const st
 	mcp_release(request);
 }
 
-static void look_at_file(struct mcp_request *request)
+static void file_tool_look(struct mcp_request *request)
 {
 	static const struct file_records records = {.entry = list_entry_seen,
 						    .done = listed_file_stat_done};
-	struct listing *list = request->state;
+	struct list_files_state *list = request->state;
 	struct file_place place = {.principal = &request->principal, .path = list->tool.path};
 	struct error error;
 	struct sandbox *sandbox = target_again(request);
@@ -330,16 +332,16 @@ static void look_at_file(struct mcp_request *request)
 static void list_files_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
-	const struct listing *list = request->state;
+	const struct list_files_state *list = request->state;
 	(void)total;
 	if (!pending_back(request))
 		return;
 	if (error && error->kind == ERROR_FILE_WRONG_TYPE)
-		look_at_file(request);
+		file_tool_look(request);
 	else if (error)
 		file_tool_fail(request, list->tool.path, error);
 	else
-		reply_list(request, cut);
+		list_files_reply(request, cut);
 	mcp_release(request);
 }
 
@@ -347,7 +349,7 @@ static void list_files_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	static const struct file_records records = {.entry = list_entry_seen,
 						    .done = list_files_done};
-	struct listing *list = request->state;
+	struct list_files_state *list = request->state;
 	struct file_place place = {.principal = &request->principal, .path = list->tool.path};
 	struct error error;
 	if (file_list(sandbox, &place, (uint32_t)list->depth, LIST_COUNTED, &records, request,
@@ -359,15 +361,15 @@ static void list_files_act(struct mcp_request *request, struct sandbox *sandbox)
 
 static const struct field list_files_fields[] = {
     FILE_TOOL_DIRECTORY,
-    {"depth", FIELD_UINT_AT(struct listing, depth), .min = 1, .max = LIST_DEPTH_MAX, .fallback = 1,
-     .mcp = "levels, default 1"},
+    {"depth", FIELD_UINT_AT(struct list_files_state, depth), .min = 1, .max = LIST_DEPTH_MAX,
+     .fallback = 1, .mcp = "levels, default 1"},
     FILE_TOOL_SANDBOX,
     {0},
 };
 
 static void list_files(struct mcp_request *request, const json_t *arguments)
 {
-	struct listing *list = pending_state(request, sizeof(*list), list_free);
+	struct list_files_state *list = pending_state(request, sizeof(*list), list_files_free);
 	list->tool.path = FILE_TOOL_WORKSPACE;
 	if (!tool_arguments(request, arguments, list))
 		return;

@@ -10,7 +10,7 @@
 
 /* The beginning of every file tool's state. The texts belong to the request. */
 struct file_tool {
-	struct pending pending;
+	struct pending_operation pending;
 	const char *path, *sandbox;
 };
 

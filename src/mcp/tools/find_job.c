@@ -14,7 +14,7 @@
 
 /* --- one that is not found --- */
 
-struct listing {
+struct job_listing {
 	struct buffer *to;
 	size_t count;
 	struct id first;
@@ -22,7 +22,7 @@ struct listing {
 
 static bool job_list_add(void *data, const struct exec_row *row)
 {
-	struct listing *listing = data;
+	struct job_listing *listing = data;
 	const char *command = row->command ? row->command : "", shell[] = "/bin/sh -c ";
 	if (text_starts(command, shell))
 		command += sizeof(shell) - 1;
@@ -39,10 +39,10 @@ static bool job_list_add(void *data, const struct exec_row *row)
 }
 
 /* Lists the newest jobs of each sandbox, the newest sandbox first. Returns the id of the first. */
-static struct id list_jobs(struct mcp_request *request, struct buffer *to)
+static struct id jobs_list_known(struct mcp_request *request, struct buffer *to)
 {
 	struct sandbox *sandboxes[SANDBOX_COUNT_PER_STATE_MAX], *sandbox = NULL;
-	struct listing listing = {.to = to};
+	struct job_listing listing = {.to = to};
 	struct error error;
 	size_t count = 0;
 	while (count < SANDBOX_COUNT_PER_STATE_MAX &&
@@ -58,7 +58,7 @@ static struct id list_jobs(struct mcp_request *request, struct buffer *to)
 
 /* Was it a job of a sandbox that has ended lately? Fills in the domain's error about that
  * sandbox. */
-static bool is_of_ended(struct mcp_request *request, const struct id *job, struct error *error)
+static bool exec_is_of_ended(struct mcp_request *request, const struct id *job, struct error *error)
 {
 	struct sandbox *sandbox;
 	struct id id;
@@ -71,14 +71,14 @@ static void job_refuse(struct mcp_request *request, const char *job_id)
 	DONE_BUFFER struct buffer text = BUFFER(8 * KIB);
 	struct error error;
 	struct id id;
-	if (id_parse(job_id, &id) == 0 && is_of_ended(request, &id, &error)) {
+	if (id_parse(job_id, &id) == 0 && exec_is_of_ended(request, &id, &error)) {
 		content_refuse(request,
 			       "job `%s` is gone with its sandbox: %s. Its output is not kept",
 			       id.text, error.message);
 		return;
 	}
 	DONE_BUFFER struct buffer told = BUFFER(16 * KIB);
-	struct id first = list_jobs(request, &text);
+	struct id first = jobs_list_known(request, &text);
 	(void)!buffer_printf(&told, "there is no job `%.*s`.%s%s",
 			     (int)text_utf8_prefix(job_id, MIN(strlen(job_id), (size_t)ID_SHOWN)),
 			     job_id, id_is_set(&first) ? " The newest jobs:" : "",

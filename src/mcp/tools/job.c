@@ -72,7 +72,7 @@ static void answer_state(struct mcp_request *request, struct exec *exec, bool st
 
 /* --- start_job --- */
 
-static void start_cancelled(struct mcp_request *request)
+static void start_job_cancelled(struct mcp_request *request)
 {
 	struct tool_exec *tool_exec = request->state;
 	struct sandbox *sandbox = sandbox_by_id(request->core, &tool_exec->at_sandbox);
@@ -87,7 +87,7 @@ static void start_cancelled(struct mcp_request *request)
 	tool_exec_leave(tool_exec);
 }
 
-static void start_waited(void *data, struct exec *exec, const struct error *error)
+static void start_job_waited(void *data, struct exec *exec, const struct error *error)
 {
 	struct tool_exec *tool_exec = data;
 	struct mcp_request *request = tool_exec->request;
@@ -102,7 +102,7 @@ static void start_waited(void *data, struct exec *exec, const struct error *erro
 	/* The first output has come: waits a little for more. */
 	if (!error && !exec_ended(exec) && !tool_exec->heard && left > 0) {
 		tool_exec->heard = true;
-		if (exec_wait_end(exec, (uint32_t)MIN(left, START_QUIET_MS), start_waited,
+		if (exec_wait_end(exec, (uint32_t)MIN(left, START_QUIET_MS), start_job_waited,
 				  tool_exec, &tool_exec->starting, &failed) == 0)
 			return;
 	}
@@ -117,13 +117,13 @@ static void start_waited(void *data, struct exec *exec, const struct error *erro
 	tool_exec_leave(tool_exec);
 }
 
-static void start_act(struct mcp_request *request, struct sandbox *sandbox)
+static void start_job_act(struct mcp_request *request, struct sandbox *sandbox)
 {
 	struct tool_exec *tool_exec = request->state;
 	struct exec *exec;
 	struct error error;
 	tool_exec->began = clock_monotonic();
-	tool_exec_enter(tool_exec, start_cancelled, NULL);
+	tool_exec_enter(tool_exec, start_job_cancelled, NULL);
 	if (exec_start(sandbox, &tool_exec->exec.spec, &exec, &error) < 0) {
 		mcp_fail(request, &error);
 		tool_exec_leave(tool_exec);
@@ -131,7 +131,7 @@ static void start_act(struct mcp_request *request, struct sandbox *sandbox)
 	}
 	tool_exec->at_sandbox = sandbox->row.id;
 	tool_exec->at_exec = exec->row.id;
-	if (exec_wait_output(exec, 0, 0, START_WAIT_MS, start_waited, tool_exec,
+	if (exec_wait_output(exec, 0, 0, START_WAIT_MS, start_job_waited, tool_exec,
 			     &tool_exec->starting, &error) < 0) {
 		mcp_fail(request, &error);
 		tool_exec_leave(tool_exec);
@@ -152,12 +152,12 @@ static void start_job(struct mcp_request *request, const json_t *arguments)
 {
 	struct tool_exec *tool_exec = tool_exec_new(request);
 	if (tool_arguments(request, arguments, tool_exec) && tool_exec_check(tool_exec))
-		target_ready(request, tool_exec->sandbox_id, 0, start_act);
+		target_ready(request, tool_exec->sandbox_id, 0, start_job_act);
 }
 
 /* --- stop_job --- */
 
-struct stopping {
+struct stop_job_state {
 	struct mcp_request *request;
 	const char *job_id, *sandbox_id, *signal_name;
 	int signal; /* 0: none was named: the job is asked to end, and then killed */
@@ -166,68 +166,68 @@ struct stopping {
 	struct exec_wait *wait;
 };
 
-static void stop_leave(struct stopping *stopping)
+static void stop_job_leave(struct stop_job_state *stopping)
 {
 	stopping->request->on_cancel = NULL;
 	mcp_release(stopping->request);
 }
 
 /* The signals stay sent. */
-static void stop_cancelled(struct mcp_request *request)
+static void stop_job_cancelled(struct mcp_request *request)
 {
-	struct stopping *stopping = request->state;
+	struct stop_job_state *stopping = request->state;
 	if (stopping->wait)
 		exec_wait_cancel(TAKE_PTR(stopping->wait));
-	stop_leave(stopping);
+	stop_job_leave(stopping);
 }
 
-static void stop_step(struct stopping *stopping, struct exec *exec);
+static void stop_job_step(struct stop_job_state *stopping, struct exec *exec);
 
-static void stop_woke(void *data, struct exec *exec, const struct error *error)
+static void stop_job_woke(void *data, struct exec *exec, const struct error *error)
 {
-	struct stopping *stopping = data;
+	struct stop_job_state *stopping = data;
 	stopping->wait = NULL;
 	if (!stopping->request->open) {
-		stop_leave(stopping);
+		stop_job_leave(stopping);
 	} else if (error) {
 		mcp_fail(stopping->request, error);
-		stop_leave(stopping);
+		stop_job_leave(stopping);
 	} else {
-		stop_step(stopping, exec);
+		stop_job_step(stopping, exec);
 	}
 }
 
-static void stop_wait(struct stopping *stopping, struct exec *exec, int64_t milliseconds)
+static void stop_job_wait(struct stop_job_state *stopping, struct exec *exec, int64_t milliseconds)
 {
 	struct error error;
-	if (exec_wait_end(exec, (uint32_t)MAX(milliseconds, 1), stop_woke, stopping,
+	if (exec_wait_end(exec, (uint32_t)MAX(milliseconds, 1), stop_job_woke, stopping,
 			  &stopping->wait, &error) < 0) {
 		mcp_fail(stopping->request, &error);
-		stop_leave(stopping);
+		stop_job_leave(stopping);
 	}
 }
 
-static void stop_step(struct stopping *stopping, struct exec *exec)
+static void stop_job_step(struct stop_job_state *stopping, struct exec *exec)
 {
 	struct job job = job_of(exec);
 	int64_t left = (stopping->deadline - clock_monotonic()) / NSEC_PER_MSEC;
 	if (!job_over(&job) && left > 0) {
-		stop_wait(stopping, exec, MIN(left, job.cell ? STOP_LOOK_MS : left));
+		stop_job_wait(stopping, exec, MIN(left, job.cell ? STOP_LOOK_MS : left));
 		return;
 	}
 	if (!job_over(&job) && stopping->signal == 0 && !stopping->killed) {
 		stopping->killed = true;
 		stopping->deadline = clock_monotonic() + STOP_KILL_MS * NSEC_PER_MSEC;
 		exec_cancel(exec, &stopping->request->principal);
-		stop_wait(stopping, exec, STOP_KILL_MS);
+		stop_job_wait(stopping, exec, STOP_KILL_MS);
 		return;
 	}
 	answer_state(stopping->request, exec, true);
-	stop_leave(stopping);
+	stop_job_leave(stopping);
 }
 
 /* The job has ended, but its left-over processes have not. */
-static void stop_rest(struct stopping *stopping, struct exec *exec)
+static void stop_job_rest(struct stop_job_state *stopping, struct exec *exec)
 {
 	struct error error;
 	int signal = stopping->signal ? stopping->signal : SIGKILL;
@@ -245,9 +245,9 @@ static void stop_rest(struct stopping *stopping, struct exec *exec)
 			      exec_exit_code(&exec->row));
 }
 
-static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
+static void stop_job_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct stopping *stopping = request->state;
+	struct stop_job_state *stopping = request->state;
 	struct exec *exec;
 	struct error error;
 	int64_t wait = stopping->signal ? STOP_NAMED_MS : STOP_GRACE_MS;
@@ -257,7 +257,7 @@ static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
 	}
 	struct job job = job_of(exec);
 	if (exec_ended(exec)) {
-		stop_rest(stopping, exec);
+		stop_job_rest(stopping, exec);
 		return;
 	}
 	if (job_over(&job)) {
@@ -274,30 +274,31 @@ static void stop_act(struct mcp_request *request, struct sandbox *sandbox)
 		return;
 	}
 	stopping->deadline = clock_monotonic() + wait * NSEC_PER_MSEC;
-	/* Until stop_leave(): an answer would free the request with this state. */
-	tool_wait(request, stop_cancelled);
-	stop_step(stopping, exec);
+	/* Until stop_job_leave(): an answer would free the request with this state. */
+	tool_wait(request, stop_job_cancelled);
+	stop_job_step(stopping, exec);
 }
 
-static void stop_found(struct mcp_request *request, struct exec *exec)
+static void stop_job_found(struct mcp_request *request, struct exec *exec)
 {
-	struct stopping *stopping = request->state;
+	struct stop_job_state *stopping = request->state;
 	if (exec_ended(exec) && exec->row.left_running == 0)
-		stop_rest(stopping, exec);
+		stop_job_rest(stopping, exec);
 	else
-		target_ready(request, exec->sandbox->row.id.text, 0, stop_act);
+		target_ready(request, exec->sandbox->row.id.text, 0, stop_job_act);
 }
 
 static const struct field stop_job_fields[] = {
-    {"job_id", FIELD_TEXT_AT(struct stopping, job_id), FIELD_REQUIRED, 1},
-    {"sandbox_id", FIELD_TEXT_AT(struct stopping, sandbox_id)},
-    {"signal", FIELD_TEXT_AT(struct stopping, signal_name), .mcp = "Such as INT, HUP or KILL."},
+    {"job_id", FIELD_TEXT_AT(struct stop_job_state, job_id), FIELD_REQUIRED, 1},
+    {"sandbox_id", FIELD_TEXT_AT(struct stop_job_state, sandbox_id)},
+    {"signal", FIELD_TEXT_AT(struct stop_job_state, signal_name),
+     .mcp = "Such as INT, HUP or KILL."},
     {0},
 };
 
 static void stop_job(struct mcp_request *request, const json_t *arguments)
 {
-	struct stopping *stopping = calloc(1, sizeof(*stopping));
+	struct stop_job_state *stopping = calloc(1, sizeof(*stopping));
 	if (!stopping)
 		abort();
 	stopping->request = request;
@@ -315,7 +316,7 @@ static void stop_job(struct mcp_request *request, const json_t *arguments)
 			return;
 		}
 	}
-	job_find(request, stopping->sandbox_id, stopping->job_id, stop_found);
+	job_find(request, stopping->sandbox_id, stopping->job_id, stop_job_found);
 }
 
 const struct mcp_tool job_tools[] = {

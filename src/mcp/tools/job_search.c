@@ -38,14 +38,14 @@ void search_done(struct job_search *search)
 	buffer_done(&search->lines);
 }
 
-static bool took_too_long(void *context)
+static bool search_took_too_long(void *context)
 {
 	unsigned *looks = context;
 	return ++*looks >= LINE_LOOKS;
 }
 
-static void match_show(struct job_search *search, enum exec_stream stream, uint64_t offset,
-		       const char *line, size_t size)
+static void search_show_match(struct job_search *search, enum exec_stream stream, uint64_t offset,
+			      const char *line, size_t size)
 {
 	struct buffer *to = &search->lines;
 	uint64_t binary = 0;
@@ -79,14 +79,14 @@ static enum search_state search_lines(struct job_search *search, enum exec_strea
 		    .end = length,
 		    .begins = true,
 		    .ends = true,
-		    .cancelled = took_too_long,
+		    .cancelled = search_took_too_long,
 		    .context = &looks,
 		};
 		int found = regex_find(search->regex, &text, &where);
 		if (found < 0)
 			return SEARCH_TOO_COSTLY;
 		if (found > 0)
-			match_show(search, stream, offset + at, data + at, length);
+			search_show_match(search, stream, offset + at, data + at, length);
 		at += length + (end != NULL);
 		search->at[stream - EXEC_STDOUT] = offset + at;
 		if (search->lines.size >= search->max)

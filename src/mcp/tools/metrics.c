@@ -21,7 +21,7 @@
 
 /* --- get_metrics --- */
 
-static void say_counters(const struct sandbox *sandbox, struct buffer *to)
+static void counters_say(const struct sandbox *sandbox, struct buffer *to)
 {
 	const struct spawn_counters *counters = &sandbox->counters;
 	const struct limits *limits = &sandbox->row.limits;
@@ -57,7 +57,7 @@ static void say_counters(const struct sandbox *sandbox, struct buffer *to)
 	(void)!buffer_append_text(to, "\n");
 }
 
-static void reply_metrics(struct mcp_request *request)
+static void metrics_reply_text(struct mcp_request *request)
 {
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX), line DONE_BUFFER = BUFFER(KIB);
 	struct sandbox *sandbox = NULL;
@@ -66,13 +66,13 @@ static void reply_metrics(struct mcp_request *request)
 		sandbox = target_again(request);
 		if (!sandbox)
 			return;
-		say_counters(sandbox, &text);
+		counters_say(sandbox, &text);
 		content_reply(request, "%s", buffer_text(&text));
 		return;
 	}
 	while ((sandbox = sandbox_next(request->core, &request->principal, sandbox))) {
 		buffer_clear(&line);
-		say_counters(sandbox, &line);
+		counters_say(sandbox, &line);
 		if (text.size + line.size > ANSWER_MAX - ANSWER_NOTE ||
 		    buffer_append(&text, line.data, line.size) < 0)
 			left_out++;
@@ -85,20 +85,20 @@ static void reply_metrics(struct mcp_request *request)
 }
 
 /* Unknown values, of a sandbox that has stopped meanwhile, are omitted. */
-static void counters_refreshed(void *data, const struct error *error)
+static void metrics_counters_refreshed(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)error;
 	if (!tool_back(request))
 		return;
-	reply_metrics(request);
+	metrics_reply_text(request);
 	mcp_release(request);
 }
 
 static void counters_refresh(struct mcp_request *request)
 {
 	struct error error;
-	if (counters_refresh_all(request->core, counters_refreshed, request, &error) < 0)
+	if (counters_refresh_all(request->core, metrics_counters_refreshed, request, &error) < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);
@@ -117,11 +117,11 @@ const struct field tool_sandbox_fields[] = {
 
 static void get_metrics(struct mcp_request *request, const json_t *arguments)
 {
-	struct tool_sandbox asked = {0};
-	if (!tool_arguments(request, arguments, &asked))
+	struct tool_sandbox given = {0};
+	if (!tool_arguments(request, arguments, &given))
 		return;
-	if (asked.sandbox && asked.sandbox[0])
-		target_ready(request, asked.sandbox, TARGET_ASLEEP, get_metrics_act);
+	if (given.sandbox && given.sandbox[0])
+		target_ready(request, given.sandbox, TARGET_ASLEEP, get_metrics_act);
 	else
 		counters_refresh(request);
 }
@@ -150,7 +150,7 @@ static void usage_free(void *state)
 	free(usage);
 }
 
-static void say_usage(const struct usage_row *row, struct buffer *to)
+static void usage_say(const struct usage_row *row, struct buffer *to)
 {
 	(void)!buffer_printf(
 	    to,
@@ -179,12 +179,12 @@ static bool usage_of_one(void *data, const struct usage_row *row)
 		(void)!buffer_printf(&usage->text, "%s%s%s%s: ", row->sandbox.text,
 				     row->name ? " (" : "", row->name ? row->name : "",
 				     row->name ? ")" : "");
-	say_usage(row, &usage->text);
+	usage_say(row, &usage->text);
 	(void)!buffer_append_text(&usage->text, "\n");
 	return true;
 }
 
-static void usage_walk_on(void *data);
+static void usage_tool_walk_on(void *data);
 
 static void usage_cancelled(struct mcp_request *request)
 {
@@ -205,18 +205,18 @@ static void usage_step(struct mcp_request *request)
 	}
 	if (more) {
 		/* Other work is done in between. */
-		usage->alarm = alarm_after(request->core->loop, 1, usage_walk_on, request);
+		usage->alarm = alarm_after(request->core->loop, 1, usage_tool_walk_on, request);
 		tool_wait(request, usage_cancelled);
 		return;
 	}
 	(void)!buffer_printf(&usage->text, "%zu %s in %llu days: ", usage->count,
 			     usage->walk.by == USAGE_BY_WORKSPACE ? "workspaces" : "sandboxes",
 			     (unsigned long long)usage->days);
-	say_usage(&usage->sum, &usage->text);
+	usage_say(&usage->sum, &usage->text);
 	content_reply(request, "%s", buffer_text(&usage->text));
 }
 
-static void usage_walk_on(void *data)
+static void usage_tool_walk_on(void *data)
 {
 	struct mcp_request *request = data;
 	struct usage *usage = request->state;
@@ -227,7 +227,7 @@ static void usage_walk_on(void *data)
 	mcp_release(request);
 }
 
-static void usage_counted(void *data, const struct error *error)
+static void usage_tool_counted(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
 	(void)error; /* the available counters are shown */
@@ -261,7 +261,7 @@ void usage_tool(struct mcp_request *request, const json_t *arguments, enum usage
 	    .from_hour = hour - (int64_t)usage->days * 24,
 	    .to_hour = hour + 1,
 	    .at_hour = INT64_MIN};
-	if (meter_refresh(request->core, usage_counted, request, &error) < 0)
+	if (meter_refresh(request->core, usage_tool_counted, request, &error) < 0)
 		mcp_fail(request, &error);
 	else
 		tool_wait(request, NULL);
@@ -283,7 +283,7 @@ struct activity {
 	char kind_list[ACTIVITY_KIND_LIST_MAX];
 };
 
-static bool say_entry(void *data, const struct activity_row *row)
+static bool activity_say_entry(void *data, const struct activity_row *row)
 {
 	struct buffer *to = data;
 	char when[CLOCK_TEXT_SIZE];
@@ -311,7 +311,7 @@ static bool say_entry(void *data, const struct activity_row *row)
 	return to->size < ANSWER_MAX - 4 * ANSWER_NOTE;
 }
 
-static void reply_activity(struct mcp_request *request, const struct id *sandbox)
+static void activity_reply_text(struct mcp_request *request, const struct id *sandbox)
 {
 	const struct activity *activity = request->state;
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
@@ -320,7 +320,7 @@ static void reply_activity(struct mcp_request *request, const struct id *sandbox
 				       .descending = true,
 				       .kinds = activity->kinds ? activity->kind_list : NULL,
 				       .limit = (uint32_t)activity->limit};
-	if (activity_each(request->core, &query, say_entry, &text, &error) < 0) {
+	if (activity_each(request->core, &query, activity_say_entry, &text, &error) < 0) {
 		mcp_fail(request, &error);
 		return;
 	}
@@ -330,7 +330,7 @@ static void reply_activity(struct mcp_request *request, const struct id *sandbox
 
 static void get_activity_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	reply_activity(request, &sandbox->row.id);
+	activity_reply_text(request, &sandbox->row.id);
 }
 
 static const struct field get_activity_fields[] = {
@@ -364,7 +364,7 @@ static void get_activity(struct mcp_request *request, const json_t *arguments)
 		0) {
 		struct id id = row.id;
 		sandbox_row_done(&row);
-		reply_activity(request, &id);
+		activity_reply_text(request, &id);
 		return;
 	}
 	target_ready(request, activity->sandbox, TARGET_ASLEEP, get_activity_act);

@@ -84,7 +84,7 @@ void output_visible(struct buffer *to, const char *data, size_t size, uint64_t *
 
 /* Characters that end a line or move a terminal's cursor: the control characters of ASCII and
  * Latin-1, the separators of lines and paragraphs (U+2028, U+2029). */
-static bool is_control(const char *data, size_t length)
+static bool character_is_control(const char *data, size_t length)
 {
 	const unsigned char *c = (const unsigned char *)data;
 	return (length == 1 && c[0] < ' ') || (length == 2 && c[0] == 0xc2 && c[1] < 0xa0) ||
@@ -101,7 +101,7 @@ void output_name(struct buffer *to, const char *data, size_t size)
 							: NULL;
 		if (escape) {
 			output_add(to, escape, 2);
-		} else if (length > 0 && !is_control(data + at, length)) {
+		} else if (length > 0 && !character_is_control(data + at, length)) {
 			output_add(to, data + at, length);
 		} else {
 			for (size_t i = 0; i < MAX(length, 1u); i++)
@@ -188,8 +188,8 @@ static const char *stream_name(enum exec_stream stream)
 }
 
 /* "[... 123 bytes, 4 lines left out; read_job {...} shows them ...]" */
-static void append_left_out(struct buffer *to, struct exec *exec, enum exec_stream stream,
-			    const struct output_cut *cut, const char *read_more)
+static void output_append_left_out(struct buffer *to, struct exec *exec, enum exec_stream stream,
+				   const struct output_cut *cut, const char *read_more)
 {
 	uint64_t bytes, lines, from = cut->tail_offset - cut->omitted;
 	bool all = output_count(exec, stream, from, cut->tail_offset, &bytes, &lines);
@@ -204,8 +204,8 @@ static void append_left_out(struct buffer *to, struct exec *exec, enum exec_stre
 }
 
 /* kept: its bytes can be read as a resource. */
-static void append_binary(struct buffer *to, const struct exec *exec, enum exec_stream stream,
-			  uint64_t size, bool kept)
+static void output_append_binary(struct buffer *to, const struct exec *exec,
+				 enum exec_stream stream, uint64_t size, bool kept)
 {
 	add_format(to,
 		   "[binary output on %s, %llu bytes, not shown: pipe it through base64 or xxd, or "
@@ -217,7 +217,7 @@ static void append_binary(struct buffer *to, const struct exec *exec, enum exec_
 	output_add(to, "]\n", 2);
 }
 
-static void append_strange(struct buffer *to, uint64_t binary)
+static void output_append_strange(struct buffer *to, uint64_t binary)
 {
 	if (binary > 0)
 		add_format(to, "[%llu byte%s no text: shown as \\xNN]\n",
@@ -236,8 +236,8 @@ static void output_trim_characters(struct exec *exec, enum exec_stream stream, u
 		last->size = text_utf8_prefix(last->data, last->size);
 }
 
-static bool append_stream(struct buffer *to, struct exec *exec, enum exec_stream stream,
-			  uint64_t begin, uint64_t end, uint64_t max, const char *read_more)
+static bool output_append_stream(struct buffer *to, struct exec *exec, enum exec_stream stream,
+				 uint64_t begin, uint64_t end, uint64_t max, const char *read_more)
 {
 	struct output_cut cut;
 	struct error error;
@@ -251,16 +251,16 @@ static bool append_stream(struct buffer *to, struct exec *exec, enum exec_stream
 	output_trim_characters(exec, stream, begin, end, &cut);
 	if (output_is_binary(cut.head.data, cut.head.size) ||
 	    output_is_binary(cut.tail.data, cut.tail.size)) {
-		append_binary(to, exec, stream, end - begin, read_more != NULL);
+		output_append_binary(to, exec, stream, end - begin, read_more != NULL);
 		output_cut_done(&cut);
 		return true;
 	}
 	output_visible(to, cut.head.data, cut.head.size, &binary);
 	if (cut.omitted > 0)
-		append_left_out(to, exec, stream, &cut, read_more);
+		output_append_left_out(to, exec, stream, &cut, read_more);
 	output_visible(to, cut.tail.data, cut.tail.size, &binary);
 	output_end_line(to);
-	append_strange(to, binary);
+	output_append_strange(to, binary);
 	bool left_out = cut.omitted > 0;
 	output_cut_done(&cut);
 	return left_out;
@@ -274,12 +274,12 @@ bool output_append(struct buffer *to, struct exec *exec, const struct output_vie
 	/* A model looks first at the errors when something fails, and they are short otherwise:
 	 * they get up to half if both are long. */
 	uint64_t err_max = MIN(err, MAX(max / 2, max - MIN(max, out)));
-	bool left_out = append_stream(to, exec, EXEC_STDOUT, view->out_begin, view->out_end,
-				      max - err_max, view->read_more);
+	bool left_out = output_append_stream(to, exec, EXEC_STDOUT, view->out_begin, view->out_end,
+					     max - err_max, view->read_more);
 	if (err > 0)
 		output_add(to, "[stderr]\n", 9);
-	return append_stream(to, exec, EXEC_STDERR, view->err_begin, view->err_end, err_max,
-			     view->read_more) ||
+	return output_append_stream(to, exec, EXEC_STDERR, view->err_begin, view->err_end, err_max,
+				    view->read_more) ||
 	       left_out;
 }
 
@@ -320,11 +320,11 @@ uint64_t output_page(struct buffer *to, struct exec *exec, enum exec_stream stre
 		size = (size_t)got;
 	rest = MIN(rest, size);
 	if (output_is_binary(page.data + rest, size - rest))
-		append_binary(to, exec, stream, size, true);
+		output_append_binary(to, exec, stream, size, true);
 	else
 		output_visible(to, page.data + rest, size - rest, &binary);
 	output_end_line(to);
-	append_strange(to, binary);
+	output_append_strange(to, binary);
 	return from + size;
 }
 
@@ -362,7 +362,7 @@ static size_t newest_lines(struct exec *exec, enum exec_stream stream, uint64_t 
 }
 
 /* What has come since. true: there is more that may not be sent yet. */
-static bool follow_send(struct exec_progress *progress, struct exec *exec)
+static bool exec_progress_send(struct exec_progress *progress, struct exec *exec)
 {
 	struct mcp_request *request = progress->request;
 	if (!request->open || (!request->progress_token && !request->task))
@@ -404,7 +404,7 @@ static void exec_progress_look(void *data)
 		return;
 	/* A message may reveal that the client is gone: then this request ends after it. */
 	mcp_hold(request);
-	if (follow_send(progress, exec))
+	if (exec_progress_send(progress, exec))
 		progress->alarm =
 		    alarm_after(request->core->loop, MCP_PROGRESS_MS, exec_progress_look, progress);
 	mcp_release(request);

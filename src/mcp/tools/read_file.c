@@ -18,7 +18,7 @@
 #define SCAN_MAX (256 * MIB)
 #define SCAN_MAX_TEXT "256 MiB"
 
-struct reading {
+struct read_file_state {
 	struct file_tool tool;
 	uint64_t offset, limit, line, lines;
 	bool offset_set, line_set, lines_set, limit_set;
@@ -26,7 +26,7 @@ struct reading {
 	uint64_t lines_seen; /* line ends in them */
 };
 
-static uint64_t count_lines(const char *data, size_t size)
+static uint64_t text_count_lines(const char *data, size_t size)
 {
 	uint64_t count = 0;
 	for (const char *at = data; (at = memchr(at, '\n', size - (size_t)(at - data))); at++)
@@ -39,7 +39,7 @@ static uint64_t count_lines(const char *data, size_t size)
 /* A URL for people to fetch the file; without a TCP listener, the command for it. */
 static bool file_url_sign(struct mcp_request *request, struct buffer *to)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct signed_url url = {.sandbox = request->sandbox,
 				 .path = reading->tool.path,
 				 .user = "",
@@ -72,10 +72,10 @@ static bool file_url_sign(struct mcp_request *request, struct buffer *to)
 	return true;
 }
 
-static void reply_binary(struct mcp_request *request, const struct file_content *content,
-			 const char *type)
+static void read_file_reply_binary(struct mcp_request *request, const struct file_content *content,
+				   const char *type)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
 	struct buffer link DONE_BUFFER = BUFFER(2 * SIGNED_TEXT_MAX);
 	bool linked = file_url_sign(request, &link);
@@ -95,7 +95,8 @@ static void reply_binary(struct mcp_request *request, const struct file_content 
 }
 
 /* The end of the shown text: at a line's end, or at least at a character's end. */
-static size_t shown_text_end(const struct reading *reading, const struct file_content *content)
+static size_t shown_text_end(const struct read_file_state *reading,
+			     const struct file_content *content)
 {
 	size_t size = content->size, lines = 0;
 	if (reading->lines_set) {
@@ -111,14 +112,14 @@ static size_t shown_text_end(const struct reading *reading, const struct file_co
 	return text_utf8_prefix(content->data, size);
 }
 
-static void say_rest(struct mcp_request *request, const struct file_content *content, size_t begin,
-		     size_t end, struct buffer *note)
+static void read_file_say_rest(struct mcp_request *request, const struct file_content *content,
+			       size_t begin, size_t end, struct buffer *note)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	char extra[96], lines[48] = "", limit[48] = "";
 	struct buffer where DONE_BUFFER = BUFFER(KIB);
 	uint64_t first = reading->lines_seen + 1;
-	uint64_t count = count_lines(content->data + begin, end - begin);
+	uint64_t count = text_count_lines(content->data + begin, end - begin);
 	uint64_t next = reading->offset + end;
 	bool by_line = reading->line_set && content->data[end - 1] == '\n';
 	if (!content->more && end == content->size) {
@@ -153,8 +154,8 @@ static void say_rest(struct mcp_request *request, const struct file_content *con
 
 /* Text in another encoding, or with a few bytes that are not text: shown like output. The note
  * describes the original bytes, since edit_file needs them unchanged. */
-static void show_strange(struct mcp_request *request, const char *data, size_t size,
-			 struct buffer *note)
+static void read_file_show_strange(struct mcp_request *request, const char *data, size_t size,
+				   struct buffer *note)
 {
 	struct buffer shown DONE_BUFFER = BUFFER(4 * size + 1);
 	uint64_t binary = 0;
@@ -165,9 +166,9 @@ static void show_strange(struct mcp_request *request, const char *data, size_t s
 			     binary == 1 ? " is" : "s are");
 }
 
-static void reply_text(struct mcp_request *request, const struct file_content *content)
+static void read_file_reply_text(struct mcp_request *request, const struct file_content *content)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct buffer note DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	bool image;
 	/* A piece may begin inside a character. */
@@ -179,11 +180,11 @@ static void reply_text(struct mcp_request *request, const struct file_content *c
 		const char *type = reading->offset == 0
 				       ? content_type_of(content->data, content->size, &image)
 				       : NULL;
-		reply_binary(request, content, type);
+		read_file_reply_binary(request, content, type);
 		return;
 	}
 	if (end > begin)
-		say_rest(request, content, begin, end, &note);
+		read_file_say_rest(request, content, begin, end, &note);
 	else if (content->file_size == 0)
 		(void)!buffer_append_text(&note, "the file is empty");
 	else
@@ -193,15 +194,15 @@ static void reply_text(struct mcp_request *request, const struct file_content *c
 	if (text_is_utf8(text, end - begin))
 		content_text(request, text, end - begin);
 	else
-		show_strange(request, text, end - begin, &note);
+		read_file_show_strange(request, text, end - begin, &note);
 	file_tool_note(request, buffer_text(&note));
 	content_end(request, false);
 }
 
-static void reply_image(struct mcp_request *request, const struct file_content *content,
-			const char *type)
+static void read_file_reply_image(struct mcp_request *request, const struct file_content *content,
+				  const char *type)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct buffer path DONE_BUFFER = BUFFER(2 * GUEST_PATH_MAX);
 	file_tool_path(&path, reading->tool.path);
 	content_begin(request);
@@ -216,7 +217,7 @@ static void reply_image(struct mcp_request *request, const struct file_content *
 
 static void read_file_fail(struct mcp_request *request, const struct error *error)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	struct buffer call DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	if (error->kind != ERROR_FILE_WRONG_TYPE) {
 		file_tool_fail(request, reading->tool.path, error);
@@ -234,11 +235,11 @@ static void read_file_fail(struct mcp_request *request, const struct error *erro
 }
 
 /* Reads the next piece. */
-static void read_piece(struct mcp_request *request, uint64_t offset, uint64_t max,
-		       void (*done)(void *data, const struct file_content *content,
-				    const struct error *error))
+static void file_read_piece(struct mcp_request *request, uint64_t offset, uint64_t max,
+			    void (*done)(void *data, const struct file_content *content,
+					 const struct error *error))
 {
-	struct reading *reading = request->state;
+	struct read_file_state *reading = request->state;
 	struct file_place place = {.principal = &request->principal, .path = reading->tool.path};
 	struct error error;
 	struct sandbox *sandbox = target_again(request);
@@ -261,16 +262,16 @@ static void image_read(void *data, const struct file_content *content, const str
 	if (error)
 		read_file_fail(request, error);
 	else if (image && !content->more)
-		reply_image(request, content, type);
+		read_file_reply_image(request, content, type);
 	else /* it has changed meanwhile */
-		reply_binary(request, content, type);
+		read_file_reply_binary(request, content, type);
 	mcp_release(request);
 }
 
 static void text_read(void *data, const struct file_content *content, const struct error *error)
 {
 	struct mcp_request *request = data;
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	bool image = false;
 	if (!pending_back(request))
 		return;
@@ -280,16 +281,16 @@ static void text_read(void *data, const struct file_content *content, const stru
 	if (error)
 		read_file_fail(request, error);
 	else if (image && !content->more)
-		reply_image(request, content, type);
+		read_file_reply_image(request, content, type);
 	else if (image && content->file_size <= IMAGE_MAX)
-		read_piece(request, 0, IMAGE_MAX, image_read);
+		file_read_piece(request, 0, IMAGE_MAX, image_read);
 	else
-		reply_text(request, content);
+		read_file_reply_text(request, content);
 	mcp_release(request);
 }
 
 /* Finds the beginning of the wanted line in this piece; false: it is further on. */
-static bool find_line(struct reading *reading, const struct file_content *content)
+static bool text_find_line(struct read_file_state *reading, const struct file_content *content)
 {
 	const char *at = content->data, *end = content->data + content->size;
 	while (reading->lines_seen + 1 < reading->line) {
@@ -303,16 +304,17 @@ static bool find_line(struct reading *reading, const struct file_content *conten
 	return true;
 }
 
-static void lines_scanned(void *data, const struct file_content *content, const struct error *error)
+static void read_file_lines_scanned(void *data, const struct file_content *content,
+				    const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct reading *reading = request->state;
+	struct read_file_state *reading = request->state;
 	if (!pending_back(request))
 		return;
 	if (error) {
 		read_file_fail(request, error);
-	} else if (find_line(reading, content)) {
-		read_piece(request, reading->offset, reading->limit, text_read);
+	} else if (text_find_line(reading, content)) {
+		file_read_piece(request, reading->offset, reading->limit, text_read);
 	} else if (!content->more) {
 		content_refuse(request, "There is no line %llu: the file has %llu line ends.",
 			       (unsigned long long)reading->line,
@@ -325,31 +327,32 @@ static void lines_scanned(void *data, const struct file_content *content, const 
 			       (unsigned long long)reading->line);
 	} else {
 		reading->scanned += content->size;
-		read_piece(request, reading->scanned, SCAN_PIECE, lines_scanned);
+		file_read_piece(request, reading->scanned, SCAN_PIECE, read_file_lines_scanned);
 	}
 	mcp_release(request);
 }
 
 static void read_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	const struct reading *reading = request->state;
+	const struct read_file_state *reading = request->state;
 	(void)sandbox;
 	if (reading->line_set && reading->line > 1)
-		read_piece(request, 0, SCAN_PIECE, lines_scanned);
+		file_read_piece(request, 0, SCAN_PIECE, read_file_lines_scanned);
 	else
-		read_piece(request, reading->offset, reading->limit, text_read);
+		file_read_piece(request, reading->offset, reading->limit, text_read);
 }
 
 const struct field read_file_fields[] = {
     FILE_TOOL_PATH,
-    {"line", FIELD_UINT_AT(struct reading, line), .min = 1, .max = INT64_MAX,
-     .given = FIELD_GIVEN(struct reading, line_set), .mcp = "first line, from 1"},
-    {"lines", FIELD_UINT_AT(struct reading, lines), .min = 1, .max = INT64_MAX,
-     .given = FIELD_GIVEN(struct reading, lines_set)},
-    {"offset", FIELD_UINT_AT(struct reading, offset), .max = INT64_MAX,
-     .given = FIELD_GIVEN(struct reading, offset_set), .mcp = "first byte, instead of line"},
-    {"limit", FIELD_UINT_AT(struct reading, limit), .min = 1, .max = LIMIT_MAX,
-     .given = FIELD_GIVEN(struct reading, limit_set), .fallback = FILE_TOOL_TEXT_MAX,
+    {"line", FIELD_UINT_AT(struct read_file_state, line), .min = 1, .max = INT64_MAX,
+     .given = FIELD_GIVEN(struct read_file_state, line_set), .mcp = "first line, from 1"},
+    {"lines", FIELD_UINT_AT(struct read_file_state, lines), .min = 1, .max = INT64_MAX,
+     .given = FIELD_GIVEN(struct read_file_state, lines_set)},
+    {"offset", FIELD_UINT_AT(struct read_file_state, offset), .max = INT64_MAX,
+     .given = FIELD_GIVEN(struct read_file_state, offset_set),
+     .mcp = "first byte, instead of line"},
+    {"limit", FIELD_UINT_AT(struct read_file_state, limit), .min = 1, .max = LIMIT_MAX,
+     .given = FIELD_GIVEN(struct read_file_state, limit_set), .fallback = FILE_TOOL_TEXT_MAX,
      .mcp = "bytes"},
     FILE_TOOL_SANDBOX_TOLD,
     {0},
@@ -357,7 +360,7 @@ const struct field read_file_fields[] = {
 
 void read_file_tool(struct mcp_request *request, const json_t *arguments)
 {
-	struct reading *reading = pending_state(request, sizeof(*reading), NULL);
+	struct read_file_state *reading = pending_state(request, sizeof(*reading), NULL);
 	if (!tool_arguments(request, arguments, reading))
 		return;
 	if (reading->line_set && reading->offset_set) {

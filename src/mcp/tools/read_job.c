@@ -4,8 +4,8 @@
  * end of the job, the end of the waiting time. Called by tools.c; waits through callbacks.
  *
  * From read_job_act() on the request is held: else an answer would free it with this state. Each
- * turn (reading_step()) either waits by `wait` or for its `turn`, or answers and leaves; a cancel
- * leaves. */
+ * turn (job_reading_step()) either waits by `wait` or for its `turn`, or answers and leaves; a
+ * cancel leaves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@
 /* The watchers of an interpreter are not notified of a cell's end. */
 #define CELL_LOOK_MS 200
 
-struct reading {
+struct job_reading {
 	struct mcp_request *request;
 	const char *job_id, *sandbox_id, *stream, *pattern, *until;
 	int64_t offsets[2]; /* a negative one counts from the end */
@@ -43,15 +43,15 @@ struct reading {
 	struct search_turn turn;
 };
 
-static void reading_free(void *state)
+static void job_reading_free(void *state)
 {
-	struct reading *reading = state;
+	struct job_reading *reading = state;
 	search_unqueue(&reading->turn);
 	search_done(&reading->search);
 	free(reading);
 }
 
-static void reading_leave(struct reading *reading)
+static void job_reading_leave(struct job_reading *reading)
 {
 	struct mcp_request *request = reading->request;
 	search_unqueue(&reading->turn);
@@ -61,30 +61,30 @@ static void reading_leave(struct reading *reading)
 
 static void read_job_cancelled(struct mcp_request *request)
 {
-	struct reading *reading = request->state;
+	struct job_reading *reading = request->state;
 	if (reading->wait)
 		exec_wait_cancel(TAKE_PTR(reading->wait));
-	reading_leave(reading);
+	job_reading_leave(reading);
 }
 
 /* --- the answer --- */
 
-static bool reading_wants(const struct reading *reading, enum exec_stream stream)
+static bool job_reading_wants(const struct job_reading *reading, enum exec_stream stream)
 {
 	return reading->only == 0 || reading->only == stream;
 }
 
 /* Adds the requested pages; `view` says where they end. */
-static void add_pages(struct reading *reading, struct answer *answer, struct exec *exec,
-		      struct answer_view *view)
+static void job_reading_add_pages(struct job_reading *reading, struct answer *answer,
+				  struct exec *exec, struct answer_view *view)
 {
 	uint64_t out =
 	    exec_total(exec, EXEC_STDOUT) - MIN(reading->from[0], exec_total(exec, EXEC_STDOUT));
 	uint64_t err =
 	    exec_total(exec, EXEC_STDERR) - MIN(reading->from[1], exec_total(exec, EXEC_STDERR));
-	if (!reading_wants(reading, EXEC_STDOUT))
+	if (!job_reading_wants(reading, EXEC_STDOUT))
 		out = 0;
-	if (!reading_wants(reading, EXEC_STDERR))
+	if (!job_reading_wants(reading, EXEC_STDERR))
 		err = 0;
 	uint64_t err_max = MIN(err, MAX(reading->max / 2, reading->max - MIN(reading->max, out)));
 	uint64_t *ends[] = {&view->output.out_end, &view->output.err_end};
@@ -113,10 +113,11 @@ static void add_pages(struct reading *reading, struct answer *answer, struct exe
 }
 
 /* The model's offset was wrong; the offsets of the next call say what was read instead. */
-static void add_past(const struct reading *reading, struct answer *answer, struct exec *exec)
+static void job_reading_add_past(const struct job_reading *reading, struct answer *answer,
+				 struct exec *exec)
 {
 	for (int i = 0; i < 2; i++) {
-		if (reading->past[i] > 0 && reading_wants(reading, EXEC_STDOUT + i) &&
+		if (reading->past[i] > 0 && job_reading_wants(reading, EXEC_STDOUT + i) &&
 		    buffer_printf(&answer->text,
 				  "[offset %lld is past the end: %s has %llu bytes%s]\n",
 				  (long long)reading->past[i], i == 0 ? "stdout" : "stderr",
@@ -126,8 +127,8 @@ static void add_past(const struct reading *reading, struct answer *answer, struc
 	}
 }
 
-static void add_matches(struct reading *reading, struct answer *answer, struct answer_view *view,
-			bool full)
+static void job_reading_add_matches(struct job_reading *reading, struct answer *answer,
+				    struct answer_view *view, bool full)
 {
 	struct job_search *search = &reading->search;
 	view->output.out_end = search->at[0];
@@ -141,20 +142,20 @@ static void add_matches(struct reading *reading, struct answer *answer, struct a
 }
 
 /* The range that is shown without a given offset. */
-static void reading_view_all(const struct reading *reading, const struct job *job,
-			     struct answer_view *view)
+static void job_reading_view_all(const struct job_reading *reading, const struct job *job,
+				 struct answer_view *view)
 {
 	if (job->cell)
 		answer_cell_view(job->exec, job->cell, view);
 	else
 		answer_view_all(job->exec, view);
-	if (!reading_wants(reading, EXEC_STDOUT))
+	if (!job_reading_wants(reading, EXEC_STDOUT))
 		view->output.out_begin = view->output.out_end;
-	if (!reading_wants(reading, EXEC_STDERR))
+	if (!job_reading_wants(reading, EXEC_STDERR))
 		view->output.err_begin = view->output.err_end;
 }
 
-static void reading_reply(struct reading *reading, struct exec *exec, bool full)
+static void job_reading_reply(struct job_reading *reading, struct exec *exec, bool full)
 {
 	struct job job = job_of(exec);
 	struct answer answer;
@@ -166,12 +167,12 @@ static void reading_reply(struct reading *reading, struct exec *exec, bool full)
 	};
 	answer_begin(&answer, reading->max);
 	if (reading->pattern)
-		add_matches(reading, &answer, &view, full);
+		job_reading_add_matches(reading, &answer, &view, full);
 	else if (reading->paged)
-		add_pages(reading, &answer, exec, &view);
+		job_reading_add_pages(reading, &answer, exec, &view);
 	else
-		reading_view_all(reading, &job, &view);
-	add_past(reading, &answer, exec);
+		job_reading_view_all(reading, &job, &view);
+	job_reading_add_past(reading, &answer, exec);
 	if (full && job_over(&job)) {
 		answer_next_call(&answer.text, exec, &view, 0);
 	} else if (!job_over(&job)) {
@@ -193,45 +194,47 @@ static void reading_reply(struct reading *reading, struct exec *exec, bool full)
 
 /* --- waiting --- */
 
-static void reading_step(struct reading *reading, struct exec *exec);
+static void job_reading_step(struct job_reading *reading, struct exec *exec);
 
-static void reading_woken(void *data, struct exec *exec, const struct error *error)
+static void job_reading_woken(void *data, struct exec *exec, const struct error *error)
 {
-	struct reading *reading = data;
+	struct job_reading *reading = data;
 	reading->wait = NULL;
 	if (!reading->request->open) {
-		reading_leave(reading);
+		job_reading_leave(reading);
 	} else if (error) {
 		mcp_fail(reading->request, error);
-		reading_leave(reading);
+		job_reading_leave(reading);
 	} else {
-		reading_step(reading, exec);
+		job_reading_step(reading, exec);
 	}
 }
 
 /* Waits for output, its end, or the time limit. */
-static void reading_wait_more(struct reading *reading, struct exec *exec, int64_t milliseconds)
+static void job_reading_wait_more(struct job_reading *reading, struct exec *exec,
+				  int64_t milliseconds)
 {
 	struct error error;
 	uint32_t most = (uint32_t)MAX(milliseconds, 1);
-	int result = reading->until_end
-			 ? exec_wait_end(exec, most, reading_woken, reading, &reading->wait, &error)
-			 : exec_wait_output(exec, reading->seen[0], reading->seen[1], most,
-					    reading_woken, reading, &reading->wait, &error);
+	int result =
+	    reading->until_end
+		? exec_wait_end(exec, most, job_reading_woken, reading, &reading->wait, &error)
+		: exec_wait_output(exec, reading->seen[0], reading->seen[1], most,
+				   job_reading_woken, reading, &reading->wait, &error);
 	if (result < 0) {
 		mcp_fail(reading->request, &error);
-		reading_leave(reading);
+		job_reading_leave(reading);
 	}
 }
 
-static void reading_finish(struct reading *reading, struct exec *exec, bool full)
+static void job_reading_finish(struct job_reading *reading, struct exec *exec, bool full)
 {
-	reading_reply(reading, exec, full);
-	reading_leave(reading);
+	job_reading_reply(reading, exec, full);
+	job_reading_leave(reading);
 }
 
 /* How much relevant output has come since. */
-static uint64_t reading_count_new(struct reading *reading, struct exec *exec)
+static uint64_t job_reading_count_new(struct job_reading *reading, struct exec *exec)
 {
 	uint64_t sum = 0;
 	for (int i = 0; i < 2; i++) {
@@ -239,27 +242,27 @@ static uint64_t reading_count_new(struct reading *reading, struct exec *exec)
 		if (total != reading->seen[i])
 			reading->grown = clock_monotonic();
 		reading->seen[i] = total;
-		if (reading_wants(reading, EXEC_STDOUT + i) && total > reading->known[i])
+		if (job_reading_wants(reading, EXEC_STDOUT + i) && total > reading->known[i])
 			sum += total - reading->known[i];
 	}
 	return sum;
 }
 
-static void reading_step_search(struct reading *reading, struct exec *exec)
+static void job_reading_step_search(struct job_reading *reading, struct exec *exec)
 {
 	struct mcp_request *request = reading->request;
 	struct job job = job_of(exec);
 	bool over = job_over(&job);
 	/* The wait below is for output from now on. */
-	(void)reading_count_new(reading, exec);
+	(void)job_reading_count_new(reading, exec);
 	switch (search_step(&reading->search, exec)) {
 	case SEARCH_TOO_COSTLY:
 		content_refuse(request, "field `pattern` takes too long to match: make it simpler, "
 					"with fewer or smaller repetitions");
-		reading_leave(reading);
+		job_reading_leave(reading);
 		return;
 	case SEARCH_FULL:
-		reading_finish(reading, exec, true);
+		job_reading_finish(reading, exec, true);
 		return;
 	case SEARCH_MORE:
 		search_queue(request, &reading->turn);
@@ -269,26 +272,26 @@ static void reading_step_search(struct reading *reading, struct exec *exec)
 	}
 	int64_t left = (reading->deadline - clock_monotonic()) / NSEC_PER_MSEC;
 	if (over || left <= 0 || (reading->search.matches > 0 && !reading->until_end))
-		reading_finish(reading, exec, false);
+		job_reading_finish(reading, exec, false);
 	else
-		reading_wait_more(reading, exec, MIN(left, job.context ? CELL_LOOK_MS : left));
+		job_reading_wait_more(reading, exec, MIN(left, job.context ? CELL_LOOK_MS : left));
 }
 
-static void reading_turn_come(void *data)
+static void job_reading_turn_come(void *data)
 {
-	struct reading *reading = data;
+	struct job_reading *reading = data;
 	if (!reading->request->open) {
-		reading_leave(reading);
+		job_reading_leave(reading);
 		return;
 	}
 	struct exec *exec = job_again(reading->request, reading->job_id);
 	if (exec)
-		reading_step_search(reading, exec);
+		job_reading_step_search(reading, exec);
 	else
-		reading_leave(reading);
+		job_reading_leave(reading);
 }
 
-static void reading_step(struct reading *reading, struct exec *exec)
+static void job_reading_step(struct job_reading *reading, struct exec *exec)
 {
 	if (reading->pattern) {
 		search_queue(reading->request, &reading->turn);
@@ -296,23 +299,23 @@ static void reading_step(struct reading *reading, struct exec *exec)
 	}
 	struct job job = job_of(exec);
 	bool over = job_over(&job);
-	uint64_t come = reading_count_new(reading, exec);
+	uint64_t come = job_reading_count_new(reading, exec);
 	if (reading->until_end)
 		come = 0;
 	int64_t now = clock_monotonic(), left = (reading->deadline - now) / NSEC_PER_MSEC;
 	int64_t quiet = (now - reading->grown) / NSEC_PER_MSEC;
 	if (over || left <= 0 || come >= reading->max || (come > 0 && quiet >= reading->quiet_ms)) {
-		reading_finish(reading, exec, false);
+		job_reading_finish(reading, exec, false);
 		return;
 	}
 	int64_t most = come > 0 ? reading->quiet_ms - quiet : job.context ? CELL_LOOK_MS : left;
-	reading_wait_more(reading, exec, MIN(left, most));
+	job_reading_wait_more(reading, exec, MIN(left, most));
 }
 
 /* --- the beginning --- */
 
 /* From the beginning, or from the end if it is negative. */
-static uint64_t offset_of(int64_t offset, uint64_t total)
+static uint64_t job_reading_offset(int64_t offset, uint64_t total)
 {
 	if (offset >= 0)
 		return (uint64_t)offset;
@@ -322,7 +325,7 @@ static uint64_t offset_of(int64_t offset, uint64_t total)
 
 static void read_job_act(struct mcp_request *request, struct exec *exec)
 {
-	struct reading *reading = request->state;
+	struct job_reading *reading = request->state;
 	struct job job = job_of(exec);
 	const uint64_t begins[] = {job.cell ? job.cell->out_begin : 0,
 				   job.cell ? job.cell->err_begin : 0};
@@ -331,7 +334,8 @@ static void read_job_act(struct mcp_request *request, struct exec *exec)
 		/* `offset` applies to the stream that is read alone. */
 		int which = reading->only == EXEC_STDERR ? 0 : i;
 		bool given = reading->offset_given[which];
-		reading->from[i] = given ? offset_of(reading->offsets[which], total) : begins[i];
+		reading->from[i] =
+		    given ? job_reading_offset(reading->offsets[which], total) : begins[i];
 		if (reading->from[i] > total) {
 			reading->past[i] = reading->offsets[which];
 			reading->from[i] = total;
@@ -340,16 +344,16 @@ static void read_job_act(struct mcp_request *request, struct exec *exec)
 		reading->known[i] = given ? reading->from[i] : total;
 		reading->seen[i] = total;
 		reading->search.at[i] = reading->from[i];
-		reading->search.wanted[i] = reading_wants(reading, EXEC_STDOUT + i);
+		reading->search.wanted[i] = job_reading_wants(reading, EXEC_STDOUT + i);
 	}
 	int64_t now = clock_monotonic();
 	tool_wait(request, read_job_cancelled);
 	reading->grown = now;
 	reading->deadline = now + (int64_t)(reading->wait_seconds * (double)NSEC_PER_SEC);
-	reading_step(reading, exec);
+	job_reading_step(reading, exec);
 }
 
-static bool reading_check(struct reading *reading)
+static bool job_reading_check(struct job_reading *reading)
 {
 	struct mcp_request *request = reading->request;
 	const char *reason = NULL;
@@ -395,33 +399,34 @@ static bool reading_check(struct reading *reading)
 }
 
 const struct field read_job_fields[] = {
-    {"job_id", FIELD_TEXT_AT(struct reading, job_id), FIELD_REQUIRED, 1},
-    {"sandbox_id", FIELD_TEXT_AT(struct reading, sandbox_id)},
-    {"wait_seconds", FIELD_NUMBER_AT(struct reading, wait_seconds),
-     .given = FIELD_GIVEN(struct reading, wait_given), .mcp = "At most 50."},
-    {"until", FIELD_TEXT_AT(struct reading, until), FIELD_WORDS_TOLD, .words = "output,end"},
-    {"offset", FIELD_INT_AT(struct reading, offsets[0]),
-     .given = FIELD_GIVEN(struct reading, offset_given[0]), .mcp = "Negative: from the end."},
-    {"stderr_offset", FIELD_INT_AT(struct reading, offsets[1]),
-     .given = FIELD_GIVEN(struct reading, offset_given[1])},
-    {"pattern", FIELD_TEXT_AT(struct reading, pattern), .max = SEARCH_PATTERN_MAX,
+    {"job_id", FIELD_TEXT_AT(struct job_reading, job_id), FIELD_REQUIRED, 1},
+    {"sandbox_id", FIELD_TEXT_AT(struct job_reading, sandbox_id)},
+    {"wait_seconds", FIELD_NUMBER_AT(struct job_reading, wait_seconds),
+     .given = FIELD_GIVEN(struct job_reading, wait_given), .mcp = "At most 50."},
+    {"until", FIELD_TEXT_AT(struct job_reading, until), FIELD_WORDS_TOLD, .words = "output,end"},
+    {"offset", FIELD_INT_AT(struct job_reading, offsets[0]),
+     .given = FIELD_GIVEN(struct job_reading, offset_given[0]), .mcp = "Negative: from the end."},
+    {"stderr_offset", FIELD_INT_AT(struct job_reading, offsets[1]),
+     .given = FIELD_GIVEN(struct job_reading, offset_given[1])},
+    {"pattern", FIELD_TEXT_AT(struct job_reading, pattern), .max = SEARCH_PATTERN_MAX,
      .mcp = "Extended regex, like error|warn."},
-    {"stream", FIELD_TEXT_AT(struct reading, stream), FIELD_WORDS_TOLD, .words = "stdout,stderr"},
-    {"max_bytes", FIELD_UINT_AT(struct reading, max), .min = 1, .max = OUTPUT_MOST,
+    {"stream", FIELD_TEXT_AT(struct job_reading, stream), FIELD_WORDS_TOLD,
+     .words = "stdout,stderr"},
+    {"max_bytes", FIELD_UINT_AT(struct job_reading, max), .min = 1, .max = OUTPUT_MOST,
      .fallback = OUTPUT_DEFAULT, .mcp = "Default 16384."},
     {0},
 };
 
 void read_job(struct mcp_request *request, const json_t *arguments)
 {
-	struct reading *reading = calloc(1, sizeof(*reading));
+	struct job_reading *reading = calloc(1, sizeof(*reading));
 	if (!reading)
 		abort();
 	reading->request = request;
-	reading->turn = (struct search_turn){.come = reading_turn_come, .data = reading};
+	reading->turn = (struct search_turn){.come = job_reading_turn_come, .data = reading};
 	request->state = reading;
-	request->state_free = reading_free;
-	if (!tool_arguments(request, arguments, reading) || !reading_check(reading))
+	request->state_free = job_reading_free;
+	if (!tool_arguments(request, arguments, reading) || !job_reading_check(reading))
 		return;
 	job_find(request, reading->sandbox_id, reading->job_id, read_job_act);
 }

@@ -21,7 +21,8 @@
 
 /* --- a cell --- */
 
-static void cell_changed(void *data, struct code_context *context, const struct code_cell *cell)
+static void run_code_cell_changed(void *data, struct code_context *context,
+				  const struct code_cell *cell)
 {
 	struct tool_exec *tool_exec = data;
 	struct exec *exec = code_context_exec(context);
@@ -50,8 +51,8 @@ static void cell_answer_write(struct tool_exec *tool_exec, struct code_context *
 		return;
 }
 
-static void cell_done(void *data, struct code_context *context, const struct code_cell *cell,
-		      const struct error *error)
+static void run_code_cell_done(void *data, struct code_context *context,
+			       const struct code_cell *cell, const struct error *error)
 {
 	struct tool_exec *tool_exec = data;
 	tool_exec->cell = NULL;
@@ -94,7 +95,7 @@ static bool cell_is_watched(struct tool_exec *tool_exec)
 	    exec_find(sandbox, tool_exec->at_exec.text, &exec, &error) < 0)
 		return false;
 	struct job job = job_of(exec);
-	if (!job.context || job.context->running != tool_exec->cell)
+	if (!job.context || job.context->running_cell != tool_exec->cell)
 		return false;
 	tool_exec->cancelled_cell = job.context->row.cells;
 	return true;
@@ -120,7 +121,7 @@ static void run_code_cancelled(struct mcp_request *request)
 
 /* It has not begun: it waits for a context that another call uses, or its interpreter is not ready
  * yet. */
-static void refuse_waiting(struct tool_exec *tool_exec)
+static void waiting_call_refuse(struct tool_exec *tool_exec)
 {
 	struct mcp_request *request = tool_exec->request;
 	foreground_cell_abandon(TAKE_PTR(tool_exec->cell));
@@ -144,7 +145,7 @@ static void run_code_hand_back(void *data)
 		return;
 	struct code_context *context = foreground_cell_detach(tool_exec->cell);
 	if (!context) {
-		refuse_waiting(tool_exec);
+		waiting_call_refuse(tool_exec);
 		tool_exec_leave(tool_exec);
 		return;
 	}
@@ -169,7 +170,7 @@ static void cell_start(struct tool_exec *tool_exec, struct sandbox *sandbox,
 		       struct code_context *context)
 {
 	const struct code_callbacks callbacks = {
-	    .changed = cell_changed, .done = cell_done, .data = tool_exec};
+	    .changed = run_code_cell_changed, .done = run_code_cell_done, .data = tool_exec};
 	struct error error;
 	tool_exec_enter(tool_exec, run_code_cancelled, run_code_hand_back);
 	if (foreground_cell_start(sandbox, context, &tool_exec->code, &callbacks, &tool_exec->cell,
@@ -186,7 +187,7 @@ static void cell_start(struct tool_exec *tool_exec, struct sandbox *sandbox,
 /* --- a context --- */
 
 /* Calls whose context another call is creating, the oldest first. */
-static struct list waiting = {&waiting, &waiting};
+static struct list waiting_calls = {&waiting_calls, &waiting_calls};
 
 static void run_code_in_context(struct tool_exec *tool_exec, struct sandbox *sandbox);
 
@@ -206,7 +207,7 @@ static void run_code_try_again(void *data)
  * the context if it does not exist. In a later turn, since the context may be removed only then. */
 static void waiting_calls_wake(struct tool_exec *creator)
 {
-	list_each (&waiting, node) {
+	list_each (&waiting_calls, node) {
 		struct tool_exec *tool_exec = list_entry(node, struct tool_exec, waiting);
 		if (!id_equal(&tool_exec->code.id, &creator->code.id))
 			continue;
@@ -291,7 +292,7 @@ static void run_code_in_context(struct tool_exec *tool_exec, struct sandbox *san
 					     &error);
 	if (result < 0 && !found && error.kind == ERROR_CONTEXT_BUSY) {
 		tool_exec->creating = false;
-		list_append(&waiting, &tool_exec->waiting);
+		list_append(&waiting_calls, &tool_exec->waiting);
 		return;
 	}
 	if (result < 0) {
@@ -311,17 +312,19 @@ static void run_code_act(struct mcp_request *request, struct sandbox *sandbox)
 
 /* --- one-shot --- */
 
-static void oneshot_ran(void *data, struct code_context *context, const struct code_cell *cell)
+static void run_code_oneshot_ran(void *data, struct code_context *context,
+				 const struct code_cell *cell)
 {
 	struct tool_exec *tool_exec = data;
 	cell_answer_write(tool_exec, context, cell);
 	tool_exec->ran = true;
 }
 
-static void tool_oneshot_start(struct mcp_request *request)
+static void run_code_oneshot_start(struct mcp_request *request)
 {
-	static const struct oneshot_code_callbacks callbacks = {
-	    .changed = cell_changed, .ran = oneshot_ran, .done = tool_exec_oneshot_done};
+	static const struct oneshot_code_callbacks callbacks = {.changed = run_code_cell_changed,
+								.ran = run_code_oneshot_ran,
+								.done = tool_exec_oneshot_done};
 	struct tool_exec *tool_exec = request->state;
 	struct error error;
 	if (tool_exec->context_id) {
@@ -374,7 +377,7 @@ void run_code(struct mcp_request *request, const json_t *arguments)
 		tool_exec->code.cell = *task_exec(request->task);
 	answer_begin(&tool_exec->answer, tool_exec->exec.answer_max);
 	if (target_fresh(request, tool_exec->sandbox_id))
-		tool_oneshot_start(request);
+		run_code_oneshot_start(request);
 	else
 		target_ready(request, tool_exec->sandbox_id, 0, run_code_act);
 }

@@ -75,14 +75,14 @@ static void run_shell_act(struct mcp_request *request, struct sandbox *sandbox)
 
 /* --- one-shot --- */
 
-static void oneshot_changed(void *data, struct sandbox *sandbox, struct exec *exec)
+static void run_shell_oneshot_changed(void *data, struct sandbox *sandbox, struct exec *exec)
 {
 	(void)sandbox;
 	tool_exec_changed(data, exec);
 }
 
 /* The sandbox still exists: the answer is written now and sent after the removal. */
-static void oneshot_ran(void *data, const struct oneshot_result *result)
+static void run_shell_oneshot_ran(void *data, const struct oneshot_result *result)
 {
 	struct tool_exec *tool_exec = data;
 	DONE_BUFFER struct buffer note = BUFFER(256);
@@ -92,10 +92,11 @@ static void oneshot_ran(void *data, const struct oneshot_result *result)
 	tool_exec->ran = true;
 }
 
-static void tool_oneshot_start(struct mcp_request *request)
+static void run_shell_oneshot_start(struct mcp_request *request)
 {
-	static const struct oneshot_callbacks callbacks = {
-	    .changed = oneshot_changed, .ran = oneshot_ran, .done = tool_exec_oneshot_done};
+	static const struct oneshot_callbacks callbacks = {.changed = run_shell_oneshot_changed,
+							   .ran = run_shell_oneshot_ran,
+							   .done = tool_exec_oneshot_done};
 	struct tool_exec *tool_exec = request->state;
 	struct error error;
 	tool_exec_enter_oneshot(tool_exec);
@@ -126,7 +127,7 @@ static void run_shell(struct mcp_request *request, const json_t *arguments)
 		tool_exec->exec.spec.id = *task_exec(request->task);
 	answer_begin(&tool_exec->answer, tool_exec->exec.answer_max);
 	if (target_fresh(request, tool_exec->sandbox_id))
-		tool_oneshot_start(request);
+		run_shell_oneshot_start(request);
 	else
 		target_ready(request, tool_exec->sandbox_id, 0, run_shell_act);
 }

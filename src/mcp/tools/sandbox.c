@@ -22,20 +22,21 @@
 
 /* --- create_sandbox --- */
 
-struct create {
+struct create_sandbox_state {
 	struct sandbox_fields fields;
 	struct ephemeral_labels labels;
 };
 
-static void create_free(void *state)
+static void create_sandbox_free(void *state)
 {
-	struct create *create = state;
+	struct create_sandbox_state *create = state;
 	sandbox_fields_done(&create->fields);
 	free(create);
 }
 
 /* The fields were read; checks their values. */
-static int create_check(struct mcp_request *request, struct create *create, struct error *error)
+static int create_sandbox_check(struct mcp_request *request, struct create_sandbox_state *create,
+				struct error *error)
 {
 	struct sandbox_spec *spec = &create->fields.spec;
 	if (sandbox_fields_check(&create->fields, FIELDS_MCP, &request->core->config, error) < 0)
@@ -63,8 +64,8 @@ static void sandbox_describe(const struct sandbox_row *row, struct buffer *to)
 			     tier_name((enum tier)row->tier));
 }
 
-static void describe_end(const struct mcp_request *request, const struct sandbox_row *row,
-			 struct buffer *to)
+static void sandbox_describe_end(const struct mcp_request *request, const struct sandbox_row *row,
+				 struct buffer *to)
 {
 	int64_t left = sandbox_expires_in(row);
 	if (left >= 0)
@@ -77,9 +78,9 @@ static void describe_end(const struct mcp_request *request, const struct sandbox
 	(void)!buffer_append_text(to, ".\n");
 }
 
-static void reply_created(struct mcp_request *request, const struct sandbox *sandbox)
+static void create_sandbox_reply(struct mcp_request *request, const struct sandbox *sandbox)
 {
-	const char *region = ((const struct create *)request->state)->fields.region;
+	const char *region = ((const struct create_sandbox_state *)request->state)->fields.region;
 	const struct sandbox_row *row = &sandbox->row;
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
 	(void)!buffer_printf(&text, "sandbox_id: %s\n", row->id.text);
@@ -88,7 +89,7 @@ static void reply_created(struct mcp_request *request, const struct sandbox *san
 	(void)!buffer_printf(&text, "%s: ", sandbox_state_name((enum sandbox_state)row->state));
 	sandbox_describe(row, &text);
 	(void)!buffer_append_text(&text, "\n");
-	describe_end(request, row, &text);
+	sandbox_describe_end(request, row, &text);
 	if (row->template_asked)
 		(void)!buffer_printf(&text, "Warning: " TEMPLATE_WARNING ".\n",
 				     row->template_asked);
@@ -115,7 +116,7 @@ static void sandbox_refuse(struct mcp_request *request, const struct error *erro
 		mcp_fail(request, error);
 }
 
-static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
+static void create_sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
 {
 	struct mcp_request *request = data;
 	struct error ignored;
@@ -129,12 +130,12 @@ static void sandbox_created(void *data, struct sandbox *sandbox, const struct er
 	if (error)
 		sandbox_refuse(request, error);
 	else
-		reply_created(request, sandbox);
+		create_sandbox_reply(request, sandbox);
 	mcp_release(request);
 }
 
 /* If it waits for room, it leaves the queue; else it is deleted when it has been made. */
-static void create_cancelled(struct mcp_request *request)
+static void create_sandbox_cancelled(struct mcp_request *request)
 {
 	if (create_queue_leave(request->core, request))
 		mcp_release(request);
@@ -143,20 +144,20 @@ static void create_cancelled(struct mcp_request *request)
 static void create_sandbox(struct mcp_request *request, const json_t *arguments)
 {
 	struct error error;
-	struct create *create = calloc(1, sizeof(*create));
+	struct create_sandbox_state *create = calloc(1, sizeof(*create));
 	if (!create)
 		abort();
 	request->state = create;
-	request->state_free = create_free;
+	request->state_free = create_sandbox_free;
 	if (!tool_arguments(request, arguments, &create->fields))
 		return;
-	if (create_check(request, create, &error) < 0 ||
+	if (create_sandbox_check(request, create, &error) < 0 ||
 	    sandbox_create(request->core, &request->principal, &create->fields.spec,
-			   sandbox_created, request, &error) < 0) {
+			   create_sandbox_created, request, &error) < 0) {
 		sandbox_refuse(request, &error);
 		return;
 	}
-	tool_wait(request, create_cancelled);
+	tool_wait(request, create_sandbox_cancelled);
 }
 
 /* --- list_sandboxes --- */
@@ -174,27 +175,27 @@ static bool ended_sandbox_list(void *data, const struct sandbox_row *row)
 	return true;
 }
 
-struct listed {
+struct list_sandboxes_arguments {
 	bool ended;
 };
 static const struct field list_sandboxes_fields[] = {
-    {"ended", FIELD_BOOL_AT(struct listed, ended),
+    {"ended", FIELD_BOOL_AT(struct list_sandboxes_arguments, ended),
      .mcp = "also those that ended, with when and why"},
     {0},
 };
 
 static void list_sandboxes(struct mcp_request *request, const json_t *arguments)
 {
-	struct listed asked = {0};
+	struct list_sandboxes_arguments given = {0};
 	struct error error;
 	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
-	if (!tool_arguments(request, arguments, &asked))
+	if (!tool_arguments(request, arguments, &given))
 		return;
 	target_list(request, LISTED_MAX, &text);
 	if (text.size == 0)
 		(void)!buffer_append_text(&text, "No sandbox is live.\n");
 	/* A bound token's sandbox cannot have ended while the token is valid. */
-	if (asked.ended && !id_is_set(&request->principal.sandbox)) {
+	if (given.ended && !id_is_set(&request->principal.sandbox)) {
 		(void)!buffer_append_text(&text, "Ended, the newest first:\n");
 		if (sandbox_ended_each(request->core, &request->principal, ENDED_LISTED_MAX,
 				       ended_sandbox_list, &text, &error) < 0) {
@@ -207,7 +208,7 @@ static void list_sandboxes(struct mcp_request *request, const json_t *arguments)
 
 /* --- get_sandbox_limits --- */
 
-static void say_sizes(const struct config *config, struct buffer *to)
+static void limits_say_sizes(const struct config *config, struct buffer *to)
 {
 	const char *comma = "";
 	(void)!buffer_append_text(to, "sizes: ");
@@ -219,8 +220,8 @@ static void say_sizes(const struct config *config, struct buffer *to)
 	(void)!buffer_append_text(to, "\n");
 }
 
-static void say_limits(const char *name, const struct limits *limits, uint32_t timeout,
-		       struct buffer *to)
+static void limits_say_all(const char *name, const struct limits *limits, uint32_t timeout,
+			   struct buffer *to)
 {
 	(void)!buffer_printf(to, "%s: ", name);
 	if (limits->cpu_millis)
@@ -239,7 +240,7 @@ static void say_limits(const char *name, const struct limits *limits, uint32_t t
 		(void)!buffer_append_text(to, "no time limit\n");
 }
 
-static void say_templates(struct buffer *to)
+static void limits_say_templates(struct buffer *to)
 {
 	const char *comma = "";
 	(void)!buffer_append_text(to, "templates: " TEMPLATE_HOST
@@ -252,7 +253,7 @@ static void say_templates(struct buffer *to)
 	(void)!buffer_append_text(to, "\n");
 }
 
-static void say_budget(void *data, const struct budget_state *state)
+static void limits_say_budget(void *data, const struct budget_state *state)
 {
 	struct buffer *to = data;
 	double unit = (double)budget_unit(state->what);
@@ -280,16 +281,16 @@ static void get_sandbox_limits(struct mcp_request *request, const json_t *argume
 		return;
 	struct workspace *workspace = workspace_get(core, request->principal.workspace);
 	workspace_now(core, workspace, &now);
-	say_sizes(config, &text);
-	say_limits("default", &config->defaults, config->timeout_seconds, &text);
-	say_limits("maximum", &config->maximum, config->timeout_seconds_max, &text);
-	say_templates(&text);
+	limits_say_sizes(config, &text);
+	limits_say_all("default", &config->defaults, config->timeout_seconds, &text);
+	limits_say_all("maximum", &config->maximum, config->timeout_seconds_max, &text);
+	limits_say_templates(&text);
 	(void)!buffer_printf(
 	    &text, "network: " NETWORK_NAMES "\nregions: local\nlive sandboxes: %u of yours\n",
 	    now.sandboxes);
 	if (admission_check(core, &config->defaults, &error) < 0)
 		(void)!buffer_printf(&text, "room: none now: %s\n", error.message);
-	budget_each(core, workspace, say_budget, &text);
+	budget_each(core, workspace, limits_say_budget, &text);
 	content_reply(request, "%s", buffer_text(&text));
 }
 
@@ -362,9 +363,9 @@ static const struct field named_fields[] = {
 static void target_named_ready(struct mcp_request *request, const json_t *arguments,
 			       void (*act)(struct mcp_request *request, struct sandbox *sandbox))
 {
-	struct tool_sandbox asked = {0};
-	if (tool_arguments(request, arguments, &asked))
-		target_ready(request, asked.sandbox, TARGET_NAMED | TARGET_ASLEEP, act);
+	struct tool_sandbox given = {0};
+	if (tool_arguments(request, arguments, &given))
+		target_ready(request, given.sandbox, TARGET_NAMED | TARGET_ASLEEP, act);
 }
 
 static void pause_sandbox(struct mcp_request *request, const json_t *arguments)

@@ -14,7 +14,7 @@
 #define LINE_SHOWN 400
 #define GLOB_MAX 1024
 
-struct search {
+struct search_files_state {
 	struct file_tool tool;
 	const char *pattern, *glob;
 	bool ignore_case;
@@ -24,9 +24,9 @@ struct search {
 	bool stopped;
 };
 
-static void search_free(void *state)
+static void search_files_free(void *state)
 {
-	struct search *search = state;
+	struct search_files_state *search = state;
 	alarm_stop(&search->alarm);
 	buffer_done(&search->text);
 	free(search);
@@ -35,7 +35,7 @@ static void search_free(void *state)
 static bool match_found(void *data, const struct file_match *match)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	struct buffer line DONE_BUFFER = BUFFER(4 * GUEST_PATH_MAX + KIB);
 	/* The path begins as it was requested, so that other tools accept it unchanged. */
 	output_name(&line, match->path, strlen(match->path));
@@ -54,7 +54,7 @@ static bool match_found(void *data, const struct file_match *match)
 }
 
 /* By default only files that a project's author has written are searched. */
-static bool skips_generated(const struct search *search)
+static bool skips_generated(const struct search_files_state *search)
 {
 	static const char *const names[] = {".git", "node_modules"};
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
@@ -66,7 +66,7 @@ static bool skips_generated(const struct search *search)
 
 static void search_files_reply(struct mcp_request *request, bool cut)
 {
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	const char *what = search->pattern ? "lines" : "names";
 	struct buffer note DONE_BUFFER = BUFFER(FILE_TOOL_TEXT_MAX);
 	if (search->stopped) {
@@ -100,7 +100,7 @@ static void search_files_reply(struct mcp_request *request, bool cut)
 static void search_files_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	(void)total;
 	alarm_stop(&search->alarm);
 	if (!pending_back(request))
@@ -116,7 +116,7 @@ static void search_files_done(void *data, uint64_t total, bool cut, const struct
 static void search_files_overdue(void *data)
 {
 	struct mcp_request *request = data;
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	alarm_stop(&search->alarm);
 	if (!search->tool.pending.task)
 		return;
@@ -132,18 +132,18 @@ static void search_files_act(struct mcp_request *request, struct sandbox *sandbo
 {
 	static const struct file_records records = {.match = match_found,
 						    .done = search_files_done};
-	struct search *search = request->state;
+	struct search_files_state *search = request->state;
 	struct file_place place = {.principal = &request->principal, .path = search->tool.path};
-	struct grep_ask ask = {.pattern = search->pattern,
-			       .glob = search->glob,
-			       .ignore_case = search->ignore_case,
-			       .sorted = true,
-			       .skip_generated = skips_generated(search),
-			       .max = (uint32_t)search->limit};
+	struct grep_query query = {.pattern = search->pattern,
+				   .glob = search->glob,
+				   .ignore_case = search->ignore_case,
+				   .sorted = true,
+				   .skip_generated = skips_generated(search),
+				   .max = (uint32_t)search->limit};
 	struct error error;
 	int result;
 	if (search->pattern) {
-		result = file_grep(sandbox, &place, &ask, &records, request,
+		result = file_grep(sandbox, &place, &query, &records, request,
 				   &search->tool.pending.task, &error);
 	} else {
 		/* A glob without a slash matches names at any depth, as it does beside a
@@ -151,10 +151,10 @@ static void search_files_act(struct mcp_request *request, struct sandbox *sandbo
 		struct buffer glob DONE_BUFFER = BUFFER(2 * GLOB_MAX);
 		(void)!buffer_printf(&glob, "%s%s", strchr(search->glob, '/') ? "" : "**/",
 				     search->glob);
-		struct glob_ask names = {.pattern = buffer_text(&glob),
-					 .sorted = true,
-					 .skip_generated = ask.skip_generated,
-					 .max = ask.max};
+		struct glob_query names = {.pattern = buffer_text(&glob),
+					   .sorted = true,
+					   .skip_generated = query.skip_generated,
+					   .max = query.max};
 		result = file_glob(sandbox, &place, &names, &records, request,
 				   &search->tool.pending.task, &error);
 	}
@@ -169,11 +169,12 @@ static void search_files_act(struct mcp_request *request, struct sandbox *sandbo
 }
 
 const struct field search_files_fields[] = {
-    {"pattern", FIELD_TEXT_AT(struct search, pattern), .max = 4096},
-    {"glob", FIELD_TEXT_AT(struct search, glob), .max = GLOB_MAX, .mcp = "like **/*.py"},
+    {"pattern", FIELD_TEXT_AT(struct search_files_state, pattern), .max = 4096},
+    {"glob", FIELD_TEXT_AT(struct search_files_state, glob), .max = GLOB_MAX,
+     .mcp = "like **/*.py"},
     FILE_TOOL_DIRECTORY,
-    {"ignore_case", FIELD_BOOL_AT(struct search, ignore_case)},
-    {"limit", FIELD_UINT_AT(struct search, limit), .min = 1, .max = FOUND_MAX,
+    {"ignore_case", FIELD_BOOL_AT(struct search_files_state, ignore_case)},
+    {"limit", FIELD_UINT_AT(struct search_files_state, limit), .min = 1, .max = FOUND_MAX,
      .fallback = FOUND_DEFAULT},
     FILE_TOOL_SANDBOX,
     {0},
@@ -181,7 +182,8 @@ const struct field search_files_fields[] = {
 
 void search_files_tool(struct mcp_request *request, const json_t *arguments)
 {
-	struct search *search = pending_state(request, sizeof(*search), search_free);
+	struct search_files_state *search =
+	    pending_state(request, sizeof(*search), search_files_free);
 	search->tool.path = FILE_TOOL_WORKSPACE;
 	search->text = BUFFER(FILE_TOOL_TEXT_MAX);
 	if (!tool_arguments(request, arguments, search))

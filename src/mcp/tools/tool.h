@@ -4,7 +4,7 @@
 
 #include "edge/fields.h"
 #include "mcp/content.h"
-#include "mcp/pending.h"
+#include "mcp/pending_operation.h"
 #include "mcp/request.h"
 #include "mcp/target.h"
 

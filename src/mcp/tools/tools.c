@@ -43,8 +43,8 @@ static bool tool_is_allowed(const struct principal *principal, const struct mcp_
 }
 
 /* The next tool of a face after `tool` (NULL: the first); *table is the caller's position. */
-static const struct mcp_tool *next_tool(const struct mcp_tool *const **table,
-					const struct mcp_tool *tool)
+static const struct mcp_tool *tools_next(const struct mcp_tool *const **table,
+					 const struct mcp_tool *tool)
 {
 	if (tool)
 		tool++;
@@ -60,8 +60,8 @@ const struct mcp_tool *tool_find(const struct mcp_request *request, const char *
 {
 	const struct mcp_tool *const *table = request->view.face->tools;
 	*ret_scope_missing = false;
-	for (const struct mcp_tool *tool = next_tool(&table, NULL); tool;
-	     tool = next_tool(&table, tool)) {
+	for (const struct mcp_tool *tool = tools_next(&table, NULL); tool;
+	     tool = tools_next(&table, tool)) {
 		if (strcmp(tool->name, name) != 0 || !tool_is_shown(&request->view, tool))
 			continue;
 		*ret_scope_missing = !tool_is_allowed(&request->principal, tool);
@@ -80,7 +80,7 @@ struct kept_list {
 	struct buffer text;
 	struct buffer answer; /* to tools/list, the part after the id; empty: not rendered yet */
 };
-static struct kept_list kept[LISTS_KEPT];
+static struct kept_list kept_lists[LISTS_KEPT];
 static size_t next_kept;
 
 static void put_annotations(struct json_writer *writer, const struct mcp_tool *tool,
@@ -124,8 +124,8 @@ static void tool_list_render(struct kept_list *list, const struct mcp_request *r
 	struct json_writer writer = json_writer_on(&list->text);
 	const struct mcp_tool *const *table = view->face->tools;
 	put_array(&writer, NULL);
-	for (const struct mcp_tool *tool = next_tool(&table, NULL); tool;
-	     tool = next_tool(&table, tool))
+	for (const struct mcp_tool *tool = tools_next(&table, NULL); tool;
+	     tool = tools_next(&table, tool))
 		if (tool_is_shown(view, tool) && tool_is_allowed(&request->principal, tool))
 			put_tool(&writer, tool, list->revision);
 	put_array_end(&writer);
@@ -144,11 +144,13 @@ static struct kept_list *tool_list_find(const struct mcp_request *request)
 		if (principal_may(&request->principal, scopes[i]))
 			wanted.scopes |= scopes[i];
 	for (size_t i = 0; i < LISTS_KEPT; i++)
-		if (kept[i].face == wanted.face && kept[i].toolsets == wanted.toolsets &&
-		    kept[i].scopes == wanted.scopes && kept[i].read_only == wanted.read_only &&
-		    kept[i].revision == wanted.revision)
-			return &kept[i];
-	struct kept_list *list = &kept[next_kept++ % LISTS_KEPT];
+		if (kept_lists[i].face == wanted.face &&
+		    kept_lists[i].toolsets == wanted.toolsets &&
+		    kept_lists[i].scopes == wanted.scopes &&
+		    kept_lists[i].read_only == wanted.read_only &&
+		    kept_lists[i].revision == wanted.revision)
+			return &kept_lists[i];
+	struct kept_list *list = &kept_lists[next_kept++ % LISTS_KEPT];
 	buffer_done(&list->text);
 	buffer_done(&list->answer);
 	*list = wanted;
@@ -193,8 +195,8 @@ void tools_names(const struct mcp_request *request, struct buffer *to)
 {
 	const struct mcp_tool *const *table = request->view.face->tools;
 	const char *comma = "";
-	for (const struct mcp_tool *tool = next_tool(&table, NULL); tool;
-	     tool = next_tool(&table, tool))
+	for (const struct mcp_tool *tool = tools_next(&table, NULL); tool;
+	     tool = tools_next(&table, tool))
 		if (tool_is_shown(&request->view, tool) &&
 		    tool_is_allowed(&request->principal, tool)) {
 			(void)!buffer_printf(to, "%s%s", comma, tool->name);
@@ -202,7 +204,7 @@ void tools_names(const struct mcp_request *request, struct buffer *to)
 		}
 }
 
-static void refuse_unknown(struct mcp_request *request, const char *name)
+static void tools_refuse_unknown(struct mcp_request *request, const char *name)
 {
 	struct buffer names DONE_BUFFER = BUFFER(TOOLS_NAMES_MAX);
 	tools_names(request, &names);
@@ -238,7 +240,7 @@ static void missing_capabilities(const struct mcp_request *request, const struct
 	put_object_end(&writer);
 }
 
-static bool refuse_incapable(struct mcp_request *request, const struct mcp_tool *tool)
+static bool tool_refuse_incapable(struct mcp_request *request, const struct mcp_tool *tool)
 {
 	struct buffer missing DONE_BUFFER = BUFFER(KIB), data DONE_BUFFER = BUFFER(2 * KIB);
 	missing_capabilities(request, tool, &missing);
@@ -255,7 +257,7 @@ static bool refuse_incapable(struct mcp_request *request, const struct mcp_tool 
 	return true;
 }
 
-static json_t *call_arguments(struct mcp_request *request)
+static json_t *request_call_arguments(struct mcp_request *request)
 {
 	json_t *arguments = json_object_get(request->params, "arguments");
 	if (json_is_object(arguments))
@@ -271,7 +273,7 @@ static json_t *call_arguments(struct mcp_request *request)
 	return arguments;
 }
 
-static void refuse_scope(struct mcp_request *request, const char *name)
+static void tool_refuse_scope(struct mcp_request *request, const char *name)
 {
 	struct error error;
 	error_set(&error, ERROR_FORBIDDEN,
@@ -293,13 +295,13 @@ void tools_call(struct mcp_request *request)
 	const struct mcp_tool *tool = tool_find(request, name, &scope_missing);
 	if (!tool) {
 		if (scope_missing)
-			refuse_scope(request, name);
+			tool_refuse_scope(request, name);
 		else if (!request->view.face->unknown_tool ||
 			 !request->view.face->unknown_tool(request, name))
-			refuse_unknown(request, name);
+			tools_refuse_unknown(request, name);
 		return;
 	}
-	json_t *arguments = call_arguments(request);
+	json_t *arguments = request_call_arguments(request);
 	if (!arguments)
 		return;
 	request->tool = tool;
@@ -311,7 +313,7 @@ void tools_call(struct mcp_request *request)
 			mcp_fail(request, &error);
 		return;
 	}
-	if (refuse_incapable(request, tool))
+	if (tool_refuse_incapable(request, tool))
 		return;
 	if ((tool->hints & (TOOL_TASK | TOOL_TASK_ONLY)) && (request->client & CLIENT_TASKS)) {
 		request = task_begin(request);

@@ -8,7 +8,7 @@
 #include "mcp/tools/output.h"
 #include "mcp/tools/file.h"
 
-struct change {
+struct change_file_state {
 	struct file_tool tool; /* path: the file to change */
 	const char *to, *mode, *to_sandbox;
 	bool recursive, replace;
@@ -19,17 +19,18 @@ struct change {
 	struct file_entry *entry;
 };
 
-static void change_free(void *state)
+static void change_file_free(void *state)
 {
-	struct change *change = state;
+	struct change_file_state *change = state;
 	free(change->entry);
 	free(change);
 }
 
-static struct change *change_new(struct mcp_request *request, enum file_operation operation,
-				 const char *what)
+static struct change_file_state *change_file_new(struct mcp_request *request,
+						 enum file_operation operation, const char *what)
 {
-	struct change *change = pending_state(request, sizeof(*change), change_free);
+	struct change_file_state *change =
+	    pending_state(request, sizeof(*change), change_file_free);
 	change->request.operation = (uint8_t)operation;
 	change->what = what;
 	return change;
@@ -37,7 +38,7 @@ static struct change *change_new(struct mcp_request *request, enum file_operatio
 
 static void file_change_reply(struct mcp_request *request, const char *extra)
 {
-	const struct change *change = request->state;
+	const struct change_file_state *change = request->state;
 	struct buffer text DONE_BUFFER = BUFFER(4 * GUEST_PATH_MAX);
 	(void)!buffer_printf(&text, "%s ", change->what);
 	file_tool_path(&text, change->tool.path);
@@ -51,7 +52,7 @@ static void file_change_reply(struct mcp_request *request, const char *extra)
 static void file_changed(void *data, const struct error *error)
 {
 	struct mcp_request *request = data;
-	const struct change *change = request->state;
+	const struct change_file_state *change = request->state;
 	if (!pending_back(request))
 		return;
 	if (error)
@@ -68,7 +69,7 @@ static struct bytes bytes_of_text(const char *text)
 
 static void change_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct change *change = request->state;
+	struct change_file_state *change = request->state;
 	struct error error;
 	change->request.path = bytes_of_text(change->tool.path);
 	if (change->to)
@@ -92,7 +93,7 @@ static const struct field path_fields[] = {
 
 static void make_directory(struct mcp_request *request, const json_t *arguments)
 {
-	struct change *change = change_new(request, FILE_MKDIR, "made");
+	struct change_file_state *change = change_file_new(request, FILE_MKDIR, "made");
 	change->request.flags = FILE_PARENTS;
 	change->request.mode = 0755;
 	if (tool_arguments(request, arguments, change))
@@ -101,29 +102,30 @@ static void make_directory(struct mcp_request *request, const json_t *arguments)
 
 static const struct field remove_file_fields[] = {
     FILE_TOOL_PATH,
-    {"recursive", FIELD_BOOL_AT(struct change, recursive)},
+    {"recursive", FIELD_BOOL_AT(struct change_file_state, recursive)},
     FILE_TOOL_SANDBOX,
     {0},
 };
 
 static void remove_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct change *change = change_new(request, FILE_REMOVE, "removed");
+	struct change_file_state *change = change_file_new(request, FILE_REMOVE, "removed");
 	if (tool_arguments(request, arguments, change))
 		target_ready(request, change->tool.sandbox, 0, change_file_act);
 }
 
 static const struct field move_file_fields[] = {
-    {"from", FIELD_TEXT_AT(struct change, tool.path), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
-    {"to", FIELD_TEXT_AT(struct change, to), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
-    {"replace", FIELD_BOOL_AT(struct change, replace)},
+    {"from", FIELD_TEXT_AT(struct change_file_state, tool.path), FIELD_REQUIRED, 1,
+     GUEST_PATH_MAX - 1},
+    {"to", FIELD_TEXT_AT(struct change_file_state, to), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
+    {"replace", FIELD_BOOL_AT(struct change_file_state, replace)},
     FILE_TOOL_SANDBOX,
     {0},
 };
 
 static void move_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct change *change = change_new(request, FILE_RENAME, "moved");
+	struct change_file_state *change = change_file_new(request, FILE_RENAME, "moved");
 	if (!tool_arguments(request, arguments, change))
 		return;
 	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
@@ -132,7 +134,7 @@ static void move_file(struct mcp_request *request, const json_t *arguments)
 
 /* --- set_file_mode --- */
 
-static bool parse_mode(const char *text, uint32_t *ret_mode)
+static bool change_file_parse_mode(const char *text, uint32_t *ret_mode)
 {
 	uint32_t mode = 0;
 	size_t size = strspn(text, "01234567");
@@ -146,18 +148,20 @@ static bool parse_mode(const char *text, uint32_t *ret_mode)
 
 static const struct field set_file_mode_fields[] = {
     FILE_TOOL_PATH,
-    {"mode", FIELD_TEXT_AT(struct change, mode), FIELD_REQUIRED, 1, 5, .mcp = "like 0755"},
-    {"recursive", FIELD_BOOL_AT(struct change, recursive)},
+    {"mode", FIELD_TEXT_AT(struct change_file_state, mode), FIELD_REQUIRED, 1, 5,
+     .mcp = "like 0755"},
+    {"recursive", FIELD_BOOL_AT(struct change_file_state, recursive)},
     FILE_TOOL_SANDBOX,
     {0},
 };
 
 static void set_file_mode(struct mcp_request *request, const json_t *arguments)
 {
-	struct change *change = change_new(request, FILE_CHMOD, "changed the mode of");
+	struct change_file_state *change =
+	    change_file_new(request, FILE_CHMOD, "changed the mode of");
 	if (!tool_arguments(request, arguments, change))
 		return;
-	if (!parse_mode(change->mode, &change->request.mode)) {
+	if (!change_file_parse_mode(change->mode, &change->request.mode)) {
 		content_refuse(request,
 			       "field `mode` must be octal digits like \"0644\", at most 7777.");
 		return;
@@ -170,7 +174,7 @@ static void set_file_mode(struct mcp_request *request, const json_t *arguments)
 static void file_copied(void *data, uint64_t bytes, const struct error *error)
 {
 	struct mcp_request *request = data;
-	struct change *change = request->state;
+	struct change_file_state *change = request->state;
 	char extra[64];
 	change->copy = NULL;
 	if (!tool_back(request))
@@ -184,16 +188,16 @@ static void file_copied(void *data, uint64_t bytes, const struct error *error)
 	mcp_release(request);
 }
 
-static void copy_cancelled(struct mcp_request *request)
+static void copy_file_cancelled(struct mcp_request *request)
 {
-	struct change *change = request->state;
+	struct change_file_state *change = request->state;
 	sandbox_copy_cancel(TAKE_PTR(change->copy));
 	mcp_release(request);
 }
 
 static void sandbox_copy_act(struct mcp_request *request, struct sandbox *to)
 {
-	struct change *change = request->state;
+	struct change_file_state *change = request->state;
 	struct error error;
 	struct sandbox *from = sandbox_by_id(request->core, &change->from_sandbox);
 	if (!from || !from->guest || !from->guest_ready) {
@@ -215,12 +219,12 @@ static void sandbox_copy_act(struct mcp_request *request, struct sandbox *to)
 	if (sandbox_copy_start(&spec, file_copied, request, &change->copy, &error) < 0)
 		file_tool_fail(request, change->tool.path, &error);
 	else
-		tool_wait(request, copy_cancelled);
+		tool_wait(request, copy_file_cancelled);
 }
 
 static void copy_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct change *change = request->state;
+	struct change_file_state *change = request->state;
 	if (!change->to_sandbox) {
 		change_file_act(request, sandbox);
 		return;
@@ -230,18 +234,19 @@ static void copy_file_act(struct mcp_request *request, struct sandbox *sandbox)
 }
 
 static const struct field copy_file_fields[] = {
-    {"from", FIELD_TEXT_AT(struct change, tool.path), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
-    {"to", FIELD_TEXT_AT(struct change, to), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
-    {"recursive", FIELD_BOOL_AT(struct change, recursive)},
-    {"replace", FIELD_BOOL_AT(struct change, replace)},
+    {"from", FIELD_TEXT_AT(struct change_file_state, tool.path), FIELD_REQUIRED, 1,
+     GUEST_PATH_MAX - 1},
+    {"to", FIELD_TEXT_AT(struct change_file_state, to), FIELD_REQUIRED, 1, GUEST_PATH_MAX - 1},
+    {"recursive", FIELD_BOOL_AT(struct change_file_state, recursive)},
+    {"replace", FIELD_BOOL_AT(struct change_file_state, replace)},
     FILE_TOOL_SANDBOX,
-    {"to_sandbox_id", FIELD_TEXT_AT(struct change, to_sandbox)},
+    {"to_sandbox_id", FIELD_TEXT_AT(struct change_file_state, to_sandbox)},
     {0},
 };
 
 static void copy_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct change *change = change_new(request, FILE_COPY, "copied");
+	struct change_file_state *change = change_file_new(request, FILE_COPY, "copied");
 	if (!tool_arguments(request, arguments, change))
 		return;
 	change->request.flags = FILE_PARENTS | (change->replace ? 0 : FILE_NO_REPLACE);
@@ -250,10 +255,10 @@ static void copy_file(struct mcp_request *request, const json_t *arguments)
 
 /* --- stat_file --- */
 
-static bool stat_entry(void *data, const struct file_entry *entry)
+static bool stat_file_entry(void *data, const struct file_entry *entry)
 {
 	struct mcp_request *request = data;
-	struct change *change = request->state;
+	struct change_file_state *change = request->state;
 	if (!change->entry)
 		change->entry = malloc(sizeof(*entry));
 	if (!change->entry)
@@ -262,7 +267,7 @@ static bool stat_entry(void *data, const struct file_entry *entry)
 	return true;
 }
 
-static const char *type_name(char type)
+static const char *file_type_name(char type)
 {
 	static const char types[] = "fdlpscb";
 	static const char *const names[] = {"file",   "directory",        "symlink",     "fifo",
@@ -271,10 +276,10 @@ static const char *type_name(char type)
 	return found ? names[found - types] : "unknown";
 }
 
-static void stat_done(void *data, uint64_t total, bool cut, const struct error *error)
+static void stat_file_done(void *data, uint64_t total, bool cut, const struct error *error)
 {
 	struct mcp_request *request = data;
-	const struct change *change = request->state;
+	const struct change_file_state *change = request->state;
 	const struct file_entry *entry = change->entry;
 	struct buffer text DONE_BUFFER = BUFFER(8 * GUEST_PATH_MAX + KIB);
 	char when[CLOCK_TEXT_SIZE];
@@ -290,7 +295,7 @@ static void stat_done(void *data, uint64_t total, bool cut, const struct error *
 		clock_text(entry->mtime_ns, when);
 		file_tool_path(&text, change->tool.path);
 		(void)!buffer_printf(&text, ": %s, %llu bytes, mode %04o, owner %u:%u, changed %s",
-				     type_name(entry->type), (unsigned long long)entry->size,
+				     file_type_name(entry->type), (unsigned long long)entry->size,
 				     entry->mode & 07777, entry->uid, entry->gid, when);
 		if (entry->type == 'l') {
 			(void)!buffer_append_text(&text, ", to ");
@@ -303,8 +308,9 @@ static void stat_done(void *data, uint64_t total, bool cut, const struct error *
 
 static void stat_file_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	static const struct file_records records = {.entry = stat_entry, .done = stat_done};
-	struct change *change = request->state;
+	static const struct file_records records = {.entry = stat_file_entry,
+						    .done = stat_file_done};
+	struct change_file_state *change = request->state;
 	struct file_place place = {.principal = &request->principal, .path = change->tool.path};
 	struct error error;
 	if (file_stat(sandbox, &place, false, &records, request, &change->tool.pending.task,
@@ -316,7 +322,7 @@ static void stat_file_act(struct mcp_request *request, struct sandbox *sandbox)
 
 static void stat_file(struct mcp_request *request, const json_t *arguments)
 {
-	struct change *change = change_new(request, FILE_STAT, "");
+	struct change_file_state *change = change_file_new(request, FILE_STAT, "");
 	if (tool_arguments(request, arguments, change))
 		target_ready(request, change->tool.sandbox, 0, stat_file_act);
 }

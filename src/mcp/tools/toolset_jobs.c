@@ -103,21 +103,21 @@ static void list_jobs(struct mcp_request *request, const json_t *arguments)
 
 /* --- start_program --- */
 
-struct program {
+struct start_program_state {
 	const char *sandbox;
 	struct exec_fields exec;
 };
 
 static void program_free(void *state)
 {
-	struct program *program = state;
+	struct start_program_state *program = state;
 	exec_fields_done(&program->exec);
 	free(program);
 }
 
 static void start_program_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	struct program *program = request->state;
+	struct start_program_state *program = request->state;
 	struct exec_spec *spec = &program->exec.spec;
 	struct exec *exec;
 	struct error error;
@@ -139,18 +139,19 @@ static void start_program_act(struct mcp_request *request, struct sandbox *sandb
 }
 
 static const struct field start_program_fields[] = {
-    {"command", FIELD_TEXT_AT(struct program, exec.shell), FIELD_REQUIRED, 1, TOOL_COMMAND_MAX},
-    {"sandbox_id", FIELD_TEXT_AT(struct program, sandbox)},
-    {FIELD_ROWS_AT(struct program, exec, struct exec_fields), .inner = exec_fields,
+    {"command", FIELD_TEXT_AT(struct start_program_state, exec.shell), FIELD_REQUIRED, 1,
+     TOOL_COMMAND_MAX},
+    {"sandbox_id", FIELD_TEXT_AT(struct start_program_state, sandbox)},
+    {FIELD_ROWS_AT(struct start_program_state, exec, struct exec_fields), .inner = exec_fields,
      .words = "timeout_seconds,stdin,max_output_bytes"},
-    {"terminal", FIELD_BIT_AT(struct program, exec.spec.flags), .bit = EXEC_TTY},
+    {"terminal", FIELD_BIT_AT(struct start_program_state, exec.spec.flags), .bit = EXEC_TTY},
     {0},
 };
 
 static void start_program(struct mcp_request *request, const json_t *arguments)
 {
 	struct error error;
-	struct program *program = calloc(1, sizeof(*program));
+	struct start_program_state *program = calloc(1, sizeof(*program));
 	if (!program)
 		abort();
 	request->state = program;
@@ -167,14 +168,14 @@ static void start_program(struct mcp_request *request, const json_t *arguments)
 
 #define WRITE_MAX (256 * KIB)
 
-struct input {
+struct write_job_state {
 	const char *job, *sandbox, *text;
 	bool close;
 };
 
 static void write_job_act(struct mcp_request *request, struct exec *exec)
 {
-	const struct input *input = request->state;
+	const struct write_job_state *input = request->state;
 	struct error error;
 	size_t size = input->text ? strlen(input->text) : 0;
 	ssize_t taken = 0;
@@ -212,16 +213,16 @@ static void write_job_act(struct mcp_request *request, struct exec *exec)
 }
 
 static const struct field write_job_fields[] = {
-    {"job_id", FIELD_TEXT_AT(struct input, job), FIELD_REQUIRED, 1, 64},
-    {"text", FIELD_TEXT_AT(struct input, text), .max = WRITE_MAX},
-    {"close", FIELD_BOOL_AT(struct input, close)},
-    {"sandbox_id", FIELD_TEXT_AT(struct input, sandbox)},
+    {"job_id", FIELD_TEXT_AT(struct write_job_state, job), FIELD_REQUIRED, 1, 64},
+    {"text", FIELD_TEXT_AT(struct write_job_state, text), .max = WRITE_MAX},
+    {"close", FIELD_BOOL_AT(struct write_job_state, close)},
+    {"sandbox_id", FIELD_TEXT_AT(struct write_job_state, sandbox)},
     {0},
 };
 
 static void write_job(struct mcp_request *request, const json_t *arguments)
 {
-	struct input *input = calloc(1, sizeof(*input));
+	struct write_job_state *input = calloc(1, sizeof(*input));
 	if (!input)
 		abort();
 	request->state = input;

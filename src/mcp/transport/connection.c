@@ -14,8 +14,8 @@ struct batch {
 	struct buffer answers;
 };
 
-static void send_problem(struct mcp_connection *connection, const json_t *id,
-			 const struct mcp_problem *problem)
+static void connection_send_problem(struct mcp_connection *connection, const json_t *id,
+				    const struct mcp_problem *problem)
 {
 	struct buffer message DONE_BUFFER = BUFFER(16 * KIB);
 	put_problem(&message, id, problem);
@@ -30,13 +30,15 @@ static void message_carry(struct mcp_request *request, const struct buffer *mess
 	connection->send(connection, message);
 }
 
-static void carry_answer(struct mcp_request *request, const struct buffer *message, int status)
+static void connection_carry_answer(struct mcp_request *request, const struct buffer *message,
+				    int status)
 {
 	(void)status;
 	message_carry(request, message);
 }
 
-static const struct mcp_carrier line_carrier = {.notify = message_carry, .answer = carry_answer};
+static const struct mcp_carrier line_carrier = {.notify = message_carry,
+						.answer = connection_carry_answer};
 
 static void batch_send(struct batch *batch)
 {
@@ -78,8 +80,8 @@ static const struct mcp_carrier batch_carrier = {
 
 /* --- messages --- */
 
-static void receive_modern(struct mcp_connection *connection, struct mcp_source *source,
-			   json_t *json, const struct message *message)
+static void connection_receive_modern(struct mcp_connection *connection, struct mcp_source *source,
+				      json_t *json, const struct message *message)
 {
 	struct mcp_problem problem;
 	struct envelope envelope;
@@ -87,7 +89,7 @@ static void receive_modern(struct mcp_connection *connection, struct mcp_source 
 		return; /* this era has no requests to the client */
 	if (envelope_read(message, NULL, &envelope, &problem) < 0) {
 		if (message->kind == MESSAGE_REQUEST)
-			send_problem(connection, message->id, &problem);
+			connection_send_problem(connection, message->id, &problem);
 		return;
 	}
 	if (message->kind == MESSAGE_NOTIFICATION) {
@@ -98,8 +100,8 @@ static void receive_modern(struct mcp_connection *connection, struct mcp_source 
 	mcp_dispatch(mcp_request_new(source, message, &envelope, &json), NULL);
 }
 
-static void receive_legacy(struct mcp_connection *connection, struct mcp_source *source,
-			   json_t *json, const struct message *message)
+static void connection_receive_legacy(struct mcp_connection *connection, struct mcp_source *source,
+				      json_t *json, const struct message *message)
 {
 	struct mcp_session *session = connection->session;
 	struct envelope envelope = {.revision = session->revision,
@@ -128,14 +130,15 @@ static void message_receive_single(struct mcp_connection *connection, json_t *js
 				    .carrier_data = connection,
 				    .among = &connection->requests};
 	if (message_read(json, &message, &problem) < 0)
-		send_problem(connection, message.id, &problem);
+		connection_send_problem(connection, message.id, &problem);
 	else if (envelope_modern(&message, NULL))
-		receive_modern(connection, &source, json, &message);
+		connection_receive_modern(connection, &source, json, &message);
 	else
-		receive_legacy(connection, &source, json, &message);
+		connection_receive_legacy(connection, &source, json, &message);
 }
 
-static void receive_element(struct mcp_connection *connection, struct batch *batch, json_t *json)
+static void connection_receive_element(struct mcp_connection *connection, struct batch *batch,
+				       json_t *json)
 {
 	struct mcp_problem problem;
 	struct message message;
@@ -158,10 +161,10 @@ static void receive_element(struct mcp_connection *connection, struct batch *bat
 		return;
 	}
 	batch->pending += message.kind == MESSAGE_REQUEST;
-	receive_legacy(connection, &source, json, &message);
+	connection_receive_legacy(connection, &source, json, &message);
 }
 
-static void receive_batch(struct mcp_connection *connection, json_t *json)
+static void connection_receive_batch(struct mcp_connection *connection, json_t *json)
 {
 	struct mcp_problem problem;
 	size_t index, count = json_array_size(json);
@@ -176,7 +179,7 @@ static void receive_batch(struct mcp_connection *connection, json_t *json)
 		problem_set(&problem, MCP_INVALID_REQUEST, 400,
 			    "a batch is not possible in this revision, or has not 1 to %d messages",
 			    BATCH_MAX);
-		send_problem(connection, NULL, &problem);
+		connection_send_problem(connection, NULL, &problem);
 		return;
 	}
 	struct batch *batch = calloc(1, sizeof(*batch));
@@ -187,7 +190,7 @@ static void receive_batch(struct mcp_connection *connection, json_t *json)
 	batch->answers = BUFFER(MCP_ANSWER_MAX + 64 * KIB);
 	json_array_foreach(json, index, element)
 	{
-		receive_element(connection, batch, element);
+		connection_receive_element(connection, batch, element);
 	}
 	batch_done(batch);
 }
@@ -196,9 +199,9 @@ static void message_receive(struct mcp_connection *connection, json_t *json,
 			    const struct mcp_problem *problem)
 {
 	if (!json)
-		send_problem(connection, NULL, problem);
+		connection_send_problem(connection, NULL, problem);
 	else if (json_is_array(json))
-		receive_batch(connection, json);
+		connection_receive_batch(connection, json);
 	else
 		message_receive_single(connection, json);
 	json_decref(json);

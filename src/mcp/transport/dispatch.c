@@ -67,7 +67,7 @@ bool face_has_prompts(const struct mcp_face *face)
 	return face->prompts && face->prompts[0];
 }
 
-static bool has_part(const struct mcp_face *face, enum part part)
+static bool face_has_part(const struct mcp_face *face, enum part part)
 {
 	switch (part) {
 	case PART_NONE:
@@ -96,7 +96,7 @@ static const struct method *method_find(const struct mcp_request *request)
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
 		if (strcmp(methods[i].name, request->method) == 0)
 			return (methods[i].eras & era) &&
-				       has_part(request->view.face, methods[i].part)
+				       face_has_part(request->view.face, methods[i].part)
 				   ? &methods[i]
 				   : NULL;
 	return NULL;
@@ -123,7 +123,7 @@ static bool request_is_acceptable(struct mcp_request *request)
 	return true;
 }
 
-static bool parameters_agree(struct mcp_request *request, const struct mcp_headers *headers)
+static bool request_parameters_agree(struct mcp_request *request, const struct mcp_headers *headers)
 {
 	struct mcp_problem problem;
 	bool scope_missing;
@@ -148,7 +148,7 @@ void mcp_dispatch(struct mcp_request *request, const struct mcp_headers *headers
 			  request->method);
 		return;
 	}
-	if (!parameters_agree(request, headers))
+	if (!request_parameters_agree(request, headers))
 		return;
 	/* A handler that answers at once may have to clean up after its answer. */
 	mcp_hold(request);

@@ -185,8 +185,8 @@ static int header_mismatch(struct mcp_problem *problem, const char *header, cons
 }
 
 /* `wanted` NULL: the body has no such value, and the method's handler reports that. */
-static int check_named(const struct mcp_headers *headers, const json_t *wanted,
-		       struct mcp_problem *problem)
+static int envelope_check_named(const struct mcp_headers *headers, const json_t *wanted,
+				struct mcp_problem *problem)
 {
 	char text[HEADER_VALUE_MAX];
 	size_t size;
@@ -224,7 +224,7 @@ int envelope_check_headers(const struct message *message, const struct mcp_heade
 		return header_mismatch(problem, "Mcp-Method", "is not the body's method");
 	for (size_t i = 0; i < ARRAY_SIZE(named); i++)
 		if (strcmp(named[i].method, message->method) == 0)
-			return check_named(
+			return envelope_check_named(
 			    headers, json_object_get(message->params, named[i].member), problem);
 	return 0;
 }
@@ -251,8 +251,8 @@ static bool parameter_equal(const json_t *value, const char *text, size_t size)
 	return errno == 0 && end == number + size && read == json_integer_value(value);
 }
 
-static int check_parameter(const json_t *value, const char *header, const struct mcp_headers *from,
-			   struct mcp_problem *problem)
+static int envelope_check_parameter(const json_t *value, const char *header,
+				    const struct mcp_headers *from, struct mcp_problem *problem)
 {
 	char name[HEADER_NAME_MAX + 16], text[HEADER_VALUE_MAX];
 	size_t size;
@@ -272,8 +272,8 @@ static int check_parameter(const json_t *value, const char *header, const struct
 }
 
 /* The schemas are our own, so their depth is bounded. */
-static int check_schema(const json_t *schema, const json_t *arguments,
-			const struct mcp_headers *headers, struct mcp_problem *problem)
+static int envelope_check_schema(const json_t *schema, const json_t *arguments,
+				 const struct mcp_headers *headers, struct mcp_problem *problem)
 {
 	const char *name;
 	json_t *property, *properties = json_object_get(schema, "properties");
@@ -281,9 +281,10 @@ static int check_schema(const json_t *schema, const json_t *arguments,
 	{
 		const json_t *value = json_object_get(arguments, name);
 		const char *header = json_string_value(json_object_get(property, "x-mcp-header"));
-		if (header && check_parameter(value, header, headers, problem) < 0)
+		if (header && envelope_check_parameter(value, header, headers, problem) < 0)
 			return -1;
-		if (json_is_object(value) && check_schema(property, value, headers, problem) < 0)
+		if (json_is_object(value) &&
+		    envelope_check_schema(property, value, headers, problem) < 0)
 			return -1;
 	}
 	return 0;
@@ -295,7 +296,7 @@ int envelope_check_parameters(const json_t *arguments, const char *schema,
 	if (!headers->get || !schema || !strstr(schema, "\"x-mcp-header\""))
 		return 0;
 	json_t *tree = json_loads(schema, 0, NULL);
-	int result = check_schema(tree, arguments, headers, problem);
+	int result = envelope_check_schema(tree, arguments, headers, problem);
 	json_decref(tree);
 	return result;
 }

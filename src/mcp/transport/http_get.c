@@ -8,7 +8,7 @@
 #include "mcp/transport/session_private.h"
 #include "mcp/transport/stream.h"
 
-static void refuse_method(struct call *call, const char *text)
+static void call_refuse_method(struct call *call, const char *text)
 {
 	static const struct http_header allow = {"Allow", "POST"};
 	struct buffer body DONE_BUFFER = BUFFER(4 * KIB);
@@ -29,8 +29,8 @@ static void get_refuse(struct call *call, int status, const char *text)
 }
 
 /* The session that the header names, or NULL after an answer. */
-static struct mcp_session *find_session(struct call *call, struct mcp_server *server,
-					const struct mcp_view *view)
+static struct mcp_session *call_find_session(struct call *call, struct mcp_server *server,
+					     const struct mcp_view *view)
 {
 	const char *id = http_single_header(call->exchange, "mcp-session-id");
 	const char *version = http_single_header(call->exchange, "mcp-protocol-version");
@@ -38,7 +38,7 @@ static struct mcp_session *find_session(struct call *call, struct mcp_server *se
 	/* The modern era has no sessions: the header is ignored. */
 	if (!id || (view->face->features & FACE_STATELESS) ||
 	    (revision >= 0 && revision_modern((enum mcp_revision)revision))) {
-		refuse_method(call, NO_SESSION);
+		call_refuse_method(call, NO_SESSION);
 		return NULL;
 	}
 	struct mcp_session *session = session_find(server, id, &call->principal, view);
@@ -55,7 +55,7 @@ static struct mcp_session *find_session(struct call *call, struct mcp_server *se
 }
 
 /* "STREAM-EVENT", as stream.c writes it. */
-static int parse_event_id(const char *text, uint64_t *ret_stream, uint64_t *ret_event)
+static int event_id_parse(const char *text, uint64_t *ret_stream, uint64_t *ret_event)
 {
 	char stream[24];
 	const char *dash = strchr(text, '-');
@@ -69,7 +69,7 @@ static int parse_event_id(const char *text, uint64_t *ret_stream, uint64_t *ret_
 	return 0;
 }
 
-static struct mcp_stream *find_stream(struct mcp_session *session, uint64_t number)
+static struct mcp_stream *session_find_stream(struct mcp_session *session, uint64_t number)
 {
 	list_each (&session->streams, node) {
 		struct mcp_stream *stream = list_entry(node, struct mcp_stream, link);
@@ -80,8 +80,8 @@ static struct mcp_stream *find_stream(struct mcp_session *session, uint64_t numb
 }
 
 /* Its request was cancelled, and nothing follows that event. */
-static bool is_over(const struct mcp_session *session, const struct mcp_stream *stream,
-		    uint64_t number, uint64_t event)
+static bool stream_is_over(const struct mcp_session *session, const struct mcp_stream *stream,
+			   uint64_t number, uint64_t event)
 {
 	if (stream)
 		return stream->unanswered && event + 1 >= stream->next;
@@ -98,11 +98,12 @@ static void stream_resume(struct call *call, struct mcp_session *session, const 
 {
 	uint64_t number, event;
 	struct mcp_stream *stream = NULL;
-	bool good = parse_event_id(last, &number, &event) == 0;
+	bool good = event_id_parse(last, &number, &event) == 0;
 	if (good)
-		stream = find_stream(session, number);
-	if (good && is_over(session, stream, number, event))
-		refuse_method(call, "the request of that stream was cancelled: nothing follows");
+		stream = session_find_stream(session, number);
+	if (good && stream_is_over(session, stream, number, event))
+		call_refuse_method(call,
+				   "the request of that stream was cancelled: nothing follows");
 	else if (!stream)
 		get_refuse(call, 400, "Last-Event-ID is of no stream that is still kept");
 	else
@@ -114,10 +115,10 @@ void http_get(struct call *call, struct mcp_server *server, const struct mcp_vie
 	const char *last = http_single_header(call->exchange, "last-event-id");
 	const char *accept = http_header(call->exchange, "accept");
 	if (strcmp(http_request(call->exchange)->method, "GET") != 0) {
-		refuse_method(call, NO_SESSION);
+		call_refuse_method(call, NO_SESSION);
 		return;
 	}
-	struct mcp_session *session = find_session(call, server, view);
+	struct mcp_session *session = call_find_session(call, server, view);
 	if (!session)
 		return;
 	if (accept && !strcasestr(accept, "text/event-stream") && !strstr(accept, "*/*")) {
@@ -140,7 +141,7 @@ void http_get(struct call *call, struct mcp_server *server, const struct mcp_vie
 
 void http_delete(struct call *call, struct mcp_server *server, const struct mcp_view *view)
 {
-	struct mcp_session *session = find_session(call, server, view);
+	struct mcp_session *session = call_find_session(call, server, view);
 	if (!session)
 		return;
 	session_end(session);

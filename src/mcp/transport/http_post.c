@@ -18,32 +18,32 @@
 
 /* --- what the client wants --- */
 
-static bool is_type(const char *at, size_t size, const char *type)
+static bool media_type_is(const char *at, size_t size, const char *type)
 {
 	return size == strlen(type) && strncasecmp(at, type, size) == 0;
 }
 
 /* A stream is only for clients that name it: clients that accept any type (curl, fetch) expect one
  * JSON body. */
-static void read_accept(struct post *post, const char *accept)
+static void call_read_accept(struct post *post, const char *accept)
 {
 	bool json = false;
 	for (const char *at = accept; at && *at;) {
 		at += strspn(at, " \t,");
 		size_t size = strcspn(at, " \t,;");
-		if (is_type(at, size, "text/event-stream"))
+		if (media_type_is(at, size, "text/event-stream"))
 			post->accepts_stream = true;
-		else if (is_type(at, size, "application/json") ||
-			 is_type(at, size, "application/*") || is_type(at, size, "*/*"))
+		else if (media_type_is(at, size, "application/json") ||
+			 media_type_is(at, size, "application/*") || media_type_is(at, size, "*/*"))
 			json = true;
 		at += strcspn(at, ",");
 	}
 	post->accepts_json = json || !post->accepts_stream;
 }
 
-static bool is_json(const char *type)
+static bool media_type_is_json(const char *type)
 {
-	return type && is_type(type, strcspn(type, "; "), "application/json");
+	return type && media_type_is(type, strcspn(type, "; "), "application/json");
 }
 
 static const char *version_header(const struct post *post)
@@ -51,7 +51,7 @@ static const char *version_header(const struct post *post)
 	return http_header(post->call->exchange, "mcp-protocol-version");
 }
 
-static struct mcp_headers headers_of(const struct post *post)
+static struct mcp_headers call_headers(const struct post *post)
 {
 	return (struct mcp_headers){.get = http_single_header, .data = post->call->exchange};
 }
@@ -78,12 +78,12 @@ static struct mcp_source post_source(struct post *post)
 
 /* --- the modern era --- */
 
-static void receive_modern(struct post *post, json_t *json, const struct message *message)
+static void post_receive_modern(struct post *post, json_t *json, const struct message *message)
 {
 	struct mcp_problem problem;
 	struct envelope envelope;
 	const char *version = version_header(post);
-	struct mcp_headers headers = headers_of(post);
+	struct mcp_headers headers = call_headers(post);
 	if (message->kind == MESSAGE_RESPONSE) {
 		post_refuse(post, message->id, MCP_INVALID_REQUEST, 400,
 			    "this revision has no requests of the server that could be answered");
@@ -111,7 +111,7 @@ static void receive_modern(struct post *post, json_t *json, const struct message
 
 /* The session of a message other than initialize; false after an answer. A stateless face has
  * none. */
-static bool find_session(struct post *post, const json_t *id)
+static bool message_find_session(struct post *post, const json_t *id)
 {
 	const char *name = http_single_header(post->call->exchange, "mcp-session-id");
 	const char *version = version_header(post);
@@ -151,8 +151,8 @@ static struct envelope legacy_envelope(const struct post *post)
 	return (struct envelope){.revision = post->said, .log_level = MCP_LOG_OFF};
 }
 
-static void serve_legacy(struct post *post, const struct mcp_source *base, json_t *json,
-			 const struct message *message)
+static void message_serve_legacy(struct post *post, const struct mcp_source *base, json_t *json,
+				 const struct message *message)
 {
 	struct envelope envelope = legacy_envelope(post);
 	struct mcp_source source = *base;
@@ -172,15 +172,15 @@ static void message_take_silently(struct post *post, json_t *json, const struct 
 		session_responded(post->session, json);
 }
 
-static void receive_legacy(struct post *post, json_t *json, const struct message *message)
+static void post_receive_legacy(struct post *post, json_t *json, const struct message *message)
 {
 	struct mcp_source source = post_source(post);
 	bool begins =
 	    message->kind == MESSAGE_REQUEST && strcmp(message->method, "initialize") == 0;
-	if (!begins && !find_session(post, message->id))
+	if (!begins && !message_find_session(post, message->id))
 		return;
 	if (message->kind == MESSAGE_REQUEST) {
-		serve_legacy(post, &source, json, message);
+		message_serve_legacy(post, &source, json, message);
 		return;
 	}
 	message_take_silently(post, json, message);
@@ -189,7 +189,7 @@ static void receive_legacy(struct post *post, json_t *json, const struct message
 
 /* --- batches --- */
 
-static void receive_element(struct post *post, const struct mcp_source *source, json_t *json)
+static void post_receive_element(struct post *post, const struct mcp_source *source, json_t *json)
 {
 	struct mcp_problem problem;
 	struct message message;
@@ -201,7 +201,7 @@ static void receive_element(struct post *post, const struct mcp_source *source, 
 		problem_set(&problem, MCP_INVALID_REQUEST, 400, "initialize cannot be in a batch");
 		post_collect_problem(post, message.id, &problem);
 	} else {
-		serve_legacy(post, source, json, &message);
+		message_serve_legacy(post, source, json, &message);
 	}
 }
 
@@ -221,7 +221,7 @@ static const char *batch_refused(const struct post *post, const json_t *json)
 	return revision > MCP_2025_03_26 ? "this revision has no batches" : NULL;
 }
 
-static void receive_batch(struct post *post, json_t *json)
+static void post_receive_batch(struct post *post, json_t *json)
 {
 	const char *refused = batch_refused(post, json);
 	size_t index;
@@ -230,7 +230,7 @@ static void receive_batch(struct post *post, json_t *json)
 		post_refuse(post, NULL, MCP_INVALID_REQUEST, 400, refused);
 		return;
 	}
-	if (!find_session(post, NULL))
+	if (!message_find_session(post, NULL))
 		return;
 	struct principal principal = post->call->principal;
 	struct mcp_source source = post_source(post);
@@ -240,14 +240,14 @@ static void receive_batch(struct post *post, json_t *json)
 	{
 		/* An element of the batch may have shown that the client is gone. */
 		if (post->call || post->stream || post->session)
-			receive_element(post, &source, element);
+			post_receive_element(post, &source, element);
 	}
 	post_batch_end(post);
 }
 
 /* --- the body --- */
 
-static void message_receive(struct post *post, json_t *json)
+static void post_receive(struct post *post, json_t *json)
 {
 	struct message message;
 	struct mcp_problem problem;
@@ -258,7 +258,7 @@ static void message_receive(struct post *post, json_t *json)
 	post->said = said < 0 || revision_modern((enum mcp_revision)said) ? MCP_NEWEST_LEGACY
 									  : (enum mcp_revision)said;
 	if (json_is_array(json)) {
-		receive_batch(post, json);
+		post_receive_batch(post, json);
 		return;
 	}
 	if (message_read(json, &message, &problem) < 0) {
@@ -266,12 +266,12 @@ static void message_receive(struct post *post, json_t *json)
 		return;
 	}
 	if (envelope_modern(&message, version))
-		receive_modern(post, json, &message);
+		post_receive_modern(post, json, &message);
 	else
-		receive_legacy(post, json, &message);
+		post_receive_legacy(post, json, &message);
 }
 
-static void message_parsed(void *data, json_t *json, const void *problem)
+static void post_parsed(void *data, json_t *json, const void *problem)
 {
 	struct post *post = data;
 	post->parse = NULL;
@@ -284,7 +284,7 @@ static void message_parsed(void *data, json_t *json, const void *problem)
 	if (!json)
 		post_problem(post, NULL, problem);
 	else
-		message_receive(post, json);
+		post_receive(post, json);
 	json_decref(json);
 	post_release(post);
 }
@@ -300,7 +300,7 @@ static void problem_set_too_long(const struct mcp_face *face, struct mcp_problem
 		    (unsigned long long)message_max(face));
 }
 
-static void body_data(struct call *call, const char *data, size_t size)
+static void post_body_data(struct call *call, const char *data, size_t size)
 {
 	struct post *post = call->state;
 	struct mcp_problem problem;
@@ -315,7 +315,7 @@ static void body_data(struct call *call, const char *data, size_t size)
 	}
 }
 
-static void body_end(struct call *call)
+static void post_body_end(struct call *call)
 {
 	struct post *post = post_hold(call->state);
 	struct mcp_problem problem;
@@ -324,19 +324,19 @@ static void body_end(struct call *call)
 	call->stream.on_end = NULL;
 	if (call->raw.size > MESSAGE_INLINE_MAX) {
 		post->parse = json_parse_begin(work_share_hold(call->share), &call->raw,
-					       &message_parser, message_parsed, post);
+					       &message_parser, post_parsed, post);
 		return;
 	}
 	if (message_parse(call->raw.size ? call->raw.data : "", call->raw.size, &json, &problem) <
 	    0)
 		json = NULL;
-	message_parsed(post, json, &problem);
+	post_parsed(post, json, &problem);
 }
 
 void http_post(struct call *call, struct mcp_server *server, const struct mcp_view *view)
 {
 	struct mcp_problem problem;
-	if (!is_json(http_header(call->exchange, "content-type"))) {
+	if (!media_type_is_json(http_header(call->exchange, "content-type"))) {
 		problem_set(&problem, MCP_INVALID_REQUEST, 415,
 			    "the Content-Type must be application/json");
 		http_problem(call, NULL, &problem);
@@ -349,10 +349,11 @@ void http_post(struct call *call, struct mcp_server *server, const struct mcp_vi
 		return;
 	}
 	struct post *post = post_new(call, server, view);
-	read_accept(post, http_header(call->exchange, "accept"));
+	call_read_accept(post, http_header(call->exchange, "accept"));
 	call->raw = BUFFER(most);
-	call->stream.on_data = body_data;
-	call->stream.on_end = body_end;
-	/* body_data() refuses larger bodies itself: the HTTP layer's answer would not be MCP's. */
+	call->stream.on_data = post_body_data;
+	call->stream.on_end = post_body_end;
+	/* post_body_data() refuses larger bodies itself: the HTTP layer's answer would not be
+	 * MCP's. */
 	http_body_read(call->exchange, UINT64_MAX);
 }

@@ -22,7 +22,7 @@
 #define METHOD_WITHIN 64
 
 struct lines {
-	struct list link; /* in `all` */
+	struct list link; /* in `lines_all` */
 	struct call *call;
 	struct mcp_connection connection;
 	struct ephemeral_hold hold;
@@ -42,12 +42,12 @@ struct lines {
 	bool over;
 };
 
-static struct list all = {&all, &all};
+static struct list lines_all = {&lines_all, &lines_all};
 
 /* --- to the client --- */
 
 /* Is it a notification that a client that does not read can miss? */
-static bool can_be_dropped(const struct buffer *message)
+static bool line_can_be_dropped(const struct buffer *message)
 {
 	size_t size = MIN(message->size, (size_t)METHOD_WITHIN);
 	static const char progress[] = "\"notifications/progress\"";
@@ -61,7 +61,7 @@ static void lines_drop_call(struct call *call)
 	http_drop(call->exchange);
 }
 
-static void hold_input(struct lines *lines)
+static void lines_hold_input(struct lines *lines)
 {
 	if (!lines->call->exchange)
 		return;
@@ -71,12 +71,12 @@ static void hold_input(struct lines *lines)
 		http_body_resume(lines->call->exchange);
 }
 
-static void send_line(struct mcp_connection *connection, const struct buffer *message)
+static void lines_send_line(struct mcp_connection *connection, const struct buffer *message)
 {
 	struct lines *lines = connection->data;
 	struct http_exchange *exchange = lines->call->exchange;
 	if (!exchange || lines->waiting > WAITING_MAX ||
-	    (lines->blocked && can_be_dropped(message)))
+	    (lines->blocked && line_can_be_dropped(message)))
 		return;
 	if (lines->blocked && (lines->waiting += message->size) > WAITING_MAX) {
 		call_next_turn(lines->call, lines_drop_call);
@@ -84,20 +84,20 @@ static void send_line(struct mcp_connection *connection, const struct buffer *me
 	}
 	http_stream_write(exchange, message->data, message->size);
 	lines->blocked = !http_stream_write(exchange, "\n", 1);
-	hold_input(lines);
+	lines_hold_input(lines);
 }
 
-static void send_problem(struct lines *lines, const struct mcp_problem *problem)
+static void lines_send_problem(struct lines *lines, const struct mcp_problem *problem)
 {
 	DONE_BUFFER struct buffer message = BUFFER(4 * KIB);
 	put_problem(&message, NULL, problem);
-	send_line(&lines->connection, &message);
+	lines_send_line(&lines->connection, &message);
 }
 
 /* --- from the client --- */
 
 /* In pieces as they come: megabytes at once would block everything else. */
-static void scan_for_id(struct lines *lines)
+static void lines_scan_for_id(struct lines *lines)
 {
 	if (lines->scanned < lines->input.size)
 		message_id_feed(&lines->id, lines->input.data + lines->scanned,
@@ -106,29 +106,29 @@ static void scan_for_id(struct lines *lines)
 }
 
 /* Sent as soon as its id is known, at the latest at the end of the line. */
-static void send_refusal(struct lines *lines, bool line_ended)
+static void lines_send_refusal(struct lines *lines, bool line_ended)
 {
 	if (lines->refusal_sent || (!line_ended && message_id_size(&lines->id) == 0))
 		return;
 	lines->refusal_sent = true;
 	problem_set_id(&lines->refused, &lines->id);
-	send_problem(lines, &lines->refused);
+	lines_send_problem(lines, &lines->refused);
 }
 
 /* The rest of the line is only scanned for its id. */
 static void line_skip(struct lines *lines, const char *data, size_t size)
 {
 	lines->skipping = true;
-	scan_for_id(lines);
+	lines_scan_for_id(lines);
 	message_id_feed(&lines->id, data, size);
 	buffer_done(&lines->input);
 	memory_release(&lines->connection.memory);
-	send_refusal(lines, false);
+	lines_send_refusal(lines, false);
 }
 
 /* Adds a piece of a line. If there is no room, it does not wait: other incomplete lines may wait
  * for the same room. */
-static void add_piece(struct lines *lines, const char *data, size_t size)
+static void line_add_piece(struct lines *lines, const char *data, size_t size)
 {
 	struct memory **memory = &lines->connection.memory;
 	if (!*memory)
@@ -141,7 +141,7 @@ static void add_piece(struct lines *lines, const char *data, size_t size)
 			    (unsigned long long)MESSAGE_MAX);
 		line_skip(lines, data, size);
 	} else if (lines->input.size > MESSAGE_INLINE_MAX) {
-		scan_for_id(lines);
+		lines_scan_for_id(lines);
 	}
 }
 
@@ -151,20 +151,20 @@ static bool line_is_blank(const struct buffer *line)
 }
 
 /* Takes bytes from `data` up to the end of a line, and handles the line if it is complete. */
-static size_t take_piece(struct lines *lines, const char *data, size_t size)
+static size_t lines_take_piece(struct lines *lines, const char *data, size_t size)
 {
 	const char *end = memchr(data, '\n', size);
 	size_t piece = end ? (size_t)(end - data) : size;
 	if (lines->skipping) {
 		message_id_feed(&lines->id, data, piece);
-		send_refusal(lines, false);
+		lines_send_refusal(lines, false);
 	} else {
-		add_piece(lines, data, piece);
+		line_add_piece(lines, data, piece);
 	}
 	if (!end)
 		return piece;
 	if (lines->skipping) {
-		send_refusal(lines, true);
+		lines_send_refusal(lines, true);
 	} else if (!line_is_blank(&lines->input)) {
 		lines->reading =
 		    !mcp_receive(&lines->connection, lines->input.data, lines->input.size);
@@ -181,11 +181,11 @@ static size_t take_piece(struct lines *lines, const char *data, size_t size)
 static void lines_go_on(struct call *call);
 
 /* Many small messages may come at once: other connections have their turn in between. */
-static void input_take(struct lines *lines, const char *data, size_t size)
+static void lines_take_input(struct lines *lines, const char *data, size_t size)
 {
 	int64_t until = clock_monotonic() + WORK_PIECE_NS;
 	while (size > 0 && !lines->reading && !lines->blocked && !lines->yielding && !lines->over) {
-		size_t taken = take_piece(lines, data, size);
+		size_t taken = lines_take_piece(lines, data, size);
 		data += taken;
 		size -= taken;
 		if (size > 0 && clock_monotonic() >= until) {
@@ -195,25 +195,25 @@ static void input_take(struct lines *lines, const char *data, size_t size)
 	}
 	if (size > 0 && !lines->over && buffer_append(&lines->rest, data, size) < 0)
 		call_next_turn(lines->call, lines_drop_call);
-	hold_input(lines);
+	lines_hold_input(lines);
 }
 
 static void lines_data_came(struct call *call, const char *data, size_t size)
 {
 	call_hold(call);
-	input_take(call->state, data, size);
+	lines_take_input(call->state, data, size);
 	call_release(call);
 }
 
 static void lines_client_ended(struct call *call);
 
 /* Handles the waiting data first. */
-static void take_rest(struct lines *lines)
+static void lines_take_rest(struct lines *lines)
 {
 	struct call *call = call_hold(lines->call);
 	struct buffer rest = lines->rest;
 	lines->rest = BUFFER(REST_MAX);
-	input_take(lines, rest.data, rest.size);
+	lines_take_input(lines, rest.data, rest.size);
 	buffer_done(&rest);
 	if (lines->ended && lines->rest.size == 0 && !lines->reading)
 		lines_client_ended(call);
@@ -225,7 +225,7 @@ static void lines_go_on(struct call *call)
 	struct lines *lines = call->state;
 	lines->yielding = false;
 	if (!lines->reading && !lines->blocked)
-		take_rest(lines);
+		lines_take_rest(lines);
 }
 
 static void lines_connection_ready(struct mcp_connection *connection)
@@ -234,7 +234,7 @@ static void lines_connection_ready(struct mcp_connection *connection)
 	lines->reading = false;
 	memory_release(&connection->memory);
 	if (!lines->blocked && !lines->yielding)
-		take_rest(lines);
+		lines_take_rest(lines);
 }
 
 static void lines_drained(struct call *call)
@@ -243,7 +243,7 @@ static void lines_drained(struct call *call)
 	lines->blocked = false;
 	lines->waiting = 0;
 	if (!lines->reading && !lines->yielding)
-		take_rest(lines);
+		lines_take_rest(lines);
 }
 
 /* --- its end --- */
@@ -285,7 +285,7 @@ static void lines_client_gone(struct call *call)
 
 void lines_end(bool every)
 {
-	list_each (&all, node) {
+	list_each (&lines_all, node) {
 		struct lines *lines = list_entry(node, struct lines, link);
 		struct call *call = lines->call;
 		if (!every && mcp_connection_busy(&lines->connection))
@@ -332,8 +332,8 @@ const struct field lines_query[] = {
     {0},
 };
 
-static int read_view(struct call *call, struct mcp_server *server, struct mcp_view *view,
-		     struct error *error)
+static int lines_read_view(struct call *call, struct mcp_server *server, struct mcp_view *view,
+			   struct error *error)
 {
 	struct lines_query query = {0};
 	view->face = mcp_home_face;
@@ -377,7 +377,7 @@ void lines_post(struct call *call)
 				   "this is for `caisson mcp`: it needs `Upgrade: %s` and no body; "
 				   "MCP over HTTP is at /mcp",
 				   MCP_LINES_PROTOCOL);
-	if (result < 0 || read_view(call, server, &view, &error) < 0) {
+	if (result < 0 || lines_read_view(call, server, &view, &error) < 0) {
 		reply_error(call, &error);
 		return;
 	}
@@ -391,10 +391,10 @@ void lines_post(struct call *call)
 	lines->connection = (struct mcp_connection){.server = server,
 						    .principal = call->principal,
 						    .view = view,
-						    .send = send_line,
+						    .send = lines_send_line,
 						    .ready = lines_connection_ready,
 						    .data = lines};
-	list_append(&all, &lines->link);
+	list_append(&lines_all, &lines->link);
 	call->state = lines;
 	call->state_free = lines_free;
 	call->on_gone = lines_client_gone;

@@ -23,7 +23,7 @@ int problem_set(struct mcp_problem *problem, enum mcp_code code, int status, con
 	return -1;
 }
 
-static bool id_good(const json_t *id)
+static bool message_id_good(const json_t *id)
 {
 	return json_is_integer(id) ||
 	       (json_is_string(id) && json_string_length(id) <= MESSAGE_ID_MAX);
@@ -36,7 +36,7 @@ void problem_set_id(struct mcp_problem *problem, const struct message_id *id)
 	size_t size = message_id_size(id);
 	json_t *json = size > 0 ? json_read(id->text, size, &bounds, &wrong) : NULL;
 	problem->id[0] = '\0';
-	if (id_good(json)) {
+	if (message_id_good(json)) {
 		memcpy(problem->id, id->text, size);
 		problem->id[size] = '\0';
 	}
@@ -74,7 +74,7 @@ static int message_invalid(struct mcp_problem *problem, const char *text)
 	return problem_set(problem, MCP_INVALID_REQUEST, 400, "%s", text);
 }
 
-static int read_response(json_t *json, struct message *message, struct mcp_problem *problem)
+static int message_read_response(json_t *json, struct message *message, struct mcp_problem *problem)
 {
 	const json_t *result = json_object_get(json, "result");
 	const json_t *error = json_object_get(json, "error");
@@ -96,7 +96,7 @@ int message_read(json_t *json, struct message *ret_message, struct mcp_problem *
 	if (!json_is_object(json))
 		return message_invalid(problem, "a message must be a JSON object");
 	json_t *id = json_object_get(json, "id");
-	if (id_good(id))
+	if (message_id_good(id))
 		message->id = id;
 	const char *version = json_string_value(json_object_get(json, "jsonrpc"));
 	if (!version || strcmp(version, "2.0") != 0)
@@ -105,7 +105,7 @@ int message_read(json_t *json, struct message *ret_message, struct mcp_problem *
 		return message_invalid(problem, "`id` must be a string or an integer");
 	const json_t *method = json_object_get(json, "method");
 	if (!method)
-		return read_response(json, message, problem);
+		return message_read_response(json, message, problem);
 	if (!json_is_string(method))
 		return message_invalid(problem, "`method` must be a string");
 	message->kind = id ? MESSAGE_REQUEST : MESSAGE_NOTIFICATION;
@@ -180,7 +180,7 @@ struct memory {
 static struct list accounts = {&accounts, &accounts};
 static size_t all_taken;
 
-static struct account *account_of(const char *workspace)
+static struct account *memory_account_find(const char *workspace)
 {
 	list_each (&accounts, node) {
 		struct account *account = list_entry(node, struct account, link);
@@ -240,7 +240,7 @@ bool memory_grow(struct memory *memory, size_t more)
 	size_t added =
 	    message_counted_size(memory->size + more) - message_counted_size(memory->size);
 	if (added > 0 && !memory->account) {
-		memory->account = account_of(memory->workspace);
+		memory->account = memory_account_find(memory->workspace);
 		memory->account->messages++;
 	}
 	struct account *account = memory->account;

@@ -72,9 +72,9 @@ static struct call *post_take_call(struct post *post)
 	return call;
 }
 
-static void respond_in_two(struct post *post, int status, const struct buffer *body,
-			   const struct buffer *rest, const struct http_header *headers,
-			   size_t count)
+static void post_respond_in_two(struct post *post, int status, const struct buffer *body,
+				const struct buffer *rest, const struct http_header *headers,
+				size_t count)
 {
 	struct call *call = post_take_call(post);
 	struct http_text first = {body ? body->data : NULL, body ? body->size : 0};
@@ -88,7 +88,7 @@ static void respond_in_two(struct post *post, int status, const struct buffer *b
 static void post_respond(struct post *post, int status, const struct buffer *body,
 			 const struct http_header *headers, size_t count)
 {
-	respond_in_two(post, status, body, NULL, headers, count);
+	post_respond_in_two(post, status, body, NULL, headers, count);
 }
 
 void post_problem(struct post *post, const json_t *id, const struct mcp_problem *problem)
@@ -106,13 +106,13 @@ void post_accepted(struct post *post)
 
 /* --- a stream --- */
 
-static void finish_stream(struct post *post)
+static void post_finish_stream(struct post *post)
 {
 	stream_finish(TAKE_PTR(post->stream));
 	post_release(post);
 }
 
-static void stream_gone(struct mcp_stream *stream)
+static void post_stream_gone(struct mcp_stream *stream)
 {
 	struct post *post = stream->data;
 	/* The messages that a session keeps wait for the client. */
@@ -125,7 +125,7 @@ static void stream_gone(struct mcp_stream *stream)
 }
 
 /* false: it is not possible. */
-static bool open_stream(struct post *post)
+static bool post_open_stream(struct post *post)
 {
 	if (post->stream)
 		return true;
@@ -133,7 +133,7 @@ static bool open_stream(struct post *post)
 		return false;
 	struct call *call = post_take_call(post);
 	post->stream = stream_new(post->server, post->session);
-	post->stream->gone = stream_gone;
+	post->stream->gone = post_stream_gone;
 	post->stream->data = post;
 	stream_attach(post->stream, call, STREAM_ANEW);
 	return true;
@@ -151,16 +151,16 @@ void posts_waited(void *data)
 			return;
 		}
 		list_remove(&post->waiting);
-		open_stream(post);
+		post_open_stream(post);
 	}
 }
 
-static void wait_for_answer(struct post *post)
+static void post_wait_for_answer(struct post *post)
 {
 	if (!post->call || !post->accepts_stream || !list_empty(&post->waiting))
 		return;
 	if (!post->accepts_json) {
-		open_stream(post);
+		post_open_stream(post);
 		return;
 	}
 	post->due = clock_monotonic() + POST_WAIT_MS * NSEC_PER_MSEC;
@@ -171,10 +171,10 @@ static void wait_for_answer(struct post *post)
 
 /* --- the carrier of requests --- */
 
-static void carry_notification(struct mcp_request *request, const struct buffer *message)
+static void post_carry_notification(struct mcp_request *request, const struct buffer *message)
 {
 	struct post *post = request->carrier_data;
-	if (open_stream(post))
+	if (post_open_stream(post))
 		stream_send(post->stream, message);
 }
 
@@ -194,7 +194,8 @@ static size_t answer_headers(struct post *post, struct mcp_request *request, int
 }
 
 /* A message that nobody reads now must fit into the session's storage. */
-static void send_last(struct post *post, struct mcp_request *request, const struct buffer *message)
+static void post_send_last(struct post *post, struct mcp_request *request,
+			   const struct buffer *message)
 {
 	struct mcp_problem problem;
 	if (post->session && !post->stream->call && message->size > SESSION_REPLAY_MAX / 2) {
@@ -209,7 +210,7 @@ static void send_last(struct post *post, struct mcp_request *request, const stru
 }
 
 static void answer_collect(struct post *post, const json_t *id, const struct buffer *message);
-static void element_done(struct post *post);
+static void batch_element_done(struct post *post);
 
 /* The client accepts only a stream; but a status, and a new session's id, need an ordinary
  * answer. */
@@ -218,7 +219,7 @@ static bool post_must_stream(const struct post *post, const struct mcp_request *
 	return !post->accepts_json && status == 200 && (post->session || !request->session);
 }
 
-static void carry_answer(struct mcp_request *request, const struct buffer *message, int status)
+static void post_carry_answer(struct mcp_request *request, const struct buffer *message, int status)
 {
 	struct post *post = request->carrier_data;
 	struct http_header headers[2];
@@ -226,10 +227,11 @@ static void carry_answer(struct mcp_request *request, const struct buffer *messa
 	post->request = NULL;
 	if (post->batch) {
 		answer_collect(post, request->id, message);
-		element_done(post);
-	} else if (post->stream || (post_must_stream(post, request, status) && open_stream(post))) {
-		send_last(post, request, message);
-		finish_stream(post);
+		batch_element_done(post);
+	} else if (post->stream ||
+		   (post_must_stream(post, request, status) && post_open_stream(post))) {
+		post_send_last(post, request, message);
+		post_finish_stream(post);
 	} else if (post->call) {
 		size_t count = answer_headers(post, request, status, headers, challenge);
 		post_respond(post, status, message, headers, count);
@@ -239,31 +241,31 @@ static void carry_answer(struct mcp_request *request, const struct buffer *messa
 
 /* An answer with its own body takes the cached bytes directly; within a stream or batch it is
  * copied into a message. */
-static void carry_kept(struct mcp_request *request, const struct buffer *message,
-		       const struct buffer *rest)
+static void post_carry_kept(struct mcp_request *request, const struct buffer *message,
+			    const struct buffer *rest)
 {
 	struct post *post = request->carrier_data;
 	struct buffer whole DONE_BUFFER = BUFFER(message->size + rest->size);
 	if (post->call && !post->batch && !post->stream && !post_must_stream(post, request, 200)) {
 		post->request = NULL;
-		respond_in_two(post, 200, message, rest, NULL, 0);
+		post_respond_in_two(post, 200, message, rest, NULL, 0);
 		post_release(post);
 	} else if (buffer_append(&whole, message->data, message->size) == 0 &&
 		   buffer_append(&whole, rest->data, rest->size) == 0) {
-		carry_answer(request, &whole, 200);
+		post_carry_answer(request, &whole, 200);
 	}
 }
 
 /* The request was cancelled: there is no answer, and the end of the connection says so. */
-static void carry_cancelled(struct mcp_request *request)
+static void post_carry_cancelled(struct mcp_request *request)
 {
 	struct post *post = request->carrier_data;
 	post->request = NULL;
 	if (post->batch) {
-		element_done(post);
-	} else if (open_stream(post)) {
+		batch_element_done(post);
+	} else if (post_open_stream(post)) {
 		post->stream->unanswered = true;
-		finish_stream(post);
+		post_finish_stream(post);
 	} else if (post->call) {
 		post_accepted(post);
 	}
@@ -271,10 +273,10 @@ static void carry_cancelled(struct mcp_request *request)
 }
 
 const struct mcp_carrier post_carrier = {
-    .notify = carry_notification,
-    .answer = carry_answer,
-    .answer_kept = carry_kept,
-    .dropped = carry_cancelled,
+    .notify = post_carry_notification,
+    .answer = post_carry_answer,
+    .answer_kept = post_carry_kept,
+    .dropped = post_carry_cancelled,
 };
 
 void post_serve(struct post *post, struct mcp_request *request, const struct mcp_headers *headers)
@@ -287,7 +289,7 @@ void post_serve(struct post *post, struct mcp_request *request, const struct mcp
 		post->request = request;
 	mcp_dispatch(request, headers);
 	if (post->batch ? post->pending > 0 : post->request != NULL)
-		wait_for_answer(post);
+		post_wait_for_answer(post);
 	post_release(post);
 }
 
@@ -316,7 +318,7 @@ void post_collect_problem(struct post *post, const json_t *id, const struct mcp_
 }
 
 /* If a stream is opened after some answers have come, it carries those first. */
-static void flush_collected(struct post *post)
+static void post_flush_collected(struct post *post)
 {
 	if (post->answers.size == 0)
 		return;
@@ -325,13 +327,13 @@ static void flush_collected(struct post *post)
 	buffer_clear(&post->answers);
 }
 
-static void element_done(struct post *post)
+static void batch_element_done(struct post *post)
 {
 	if (--post->pending > 0)
 		return;
-	if (post->stream || (post->call && !post->accepts_json && open_stream(post))) {
-		flush_collected(post);
-		finish_stream(post);
+	if (post->stream || (post->call && !post->accepts_json && post_open_stream(post))) {
+		post_flush_collected(post);
+		post_finish_stream(post);
 	} else if (post->call && post->answers.size == 0) {
 		post_accepted(post);
 	} else if (post->call && buffer_append_text(&post->answers, "]") == 0) {
@@ -342,9 +344,9 @@ static void element_done(struct post *post)
 void post_batch_end(struct post *post)
 {
 	post_hold(post);
-	element_done(post);
+	batch_element_done(post);
 	if (post->pending > 0)
-		wait_for_answer(post);
+		post_wait_for_answer(post);
 	post_release(post);
 }
 
@@ -353,6 +355,6 @@ void session_close_stream(struct mcp_request *request)
 	if (request->carrier != &post_carrier)
 		return;
 	struct post *post = request->carrier_data;
-	if (post->session && open_stream(post))
+	if (post->session && post_open_stream(post))
 		stream_detach(post->stream);
 }

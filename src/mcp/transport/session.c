@@ -13,7 +13,7 @@
 #include "mcp/resources/resource.h"
 #include "mcp/transport/stream.h"
 
-struct asked {
+struct client_request {
 	struct list link;
 	int64_t id;
 	struct mcp_request *request; /* held */
@@ -47,9 +47,9 @@ struct mcp_session *session_new(struct mcp_server *server, const struct principa
 	session->revision = MCP_NEWEST_LEGACY;
 	session->log_level = MCP_INFO;
 	session->used = clock_monotonic();
-	session->next_asked = session->next_stream = 1;
+	session->next_client_request = session->next_stream = 1;
 	list_init(&session->bucket);
-	list_init(&session->asked);
+	list_init(&session->client_requests);
 	list_init(&session->subscriptions);
 	list_init(&session->streams);
 	list_init(&session->events);
@@ -95,7 +95,7 @@ void session_end(struct mcp_session *session)
 		session->server->session_count--;
 	list_remove(&session->bucket);
 	request_set_cancel(&session->requests);
-	session_forget_asked(session, NULL);
+	session_forget_client_requests(session, NULL);
 	list_each (&session->subscriptions, node)
 		subscription_remove(list_entry(node, struct subscription, link));
 	session->get = NULL;
@@ -112,7 +112,7 @@ static struct list *session_bucket(struct mcp_server *server, const char *id)
 				 SESSION_BUCKETS];
 }
 
-static bool view_equal(const struct mcp_view *a, const struct mcp_view *b)
+static bool views_equal(const struct mcp_view *a, const struct mcp_view *b)
 {
 	return a->face == b->face && a->toolsets == b->toolsets && a->read_only == b->read_only &&
 	       id_equal(&a->sandbox, &b->sandbox);
@@ -127,7 +127,7 @@ struct mcp_session *session_find(struct mcp_server *server, const char *id,
 		struct mcp_session *session = list_entry(node, struct mcp_session, bucket);
 		if (strcmp(session->id, id) == 0)
 			return principal_same(&session->principal, principal) &&
-				       view_equal(&session->view, view)
+				       views_equal(&session->view, view)
 				   ? session
 				   : NULL;
 	}
@@ -213,7 +213,7 @@ int session_open(struct mcp_session *session, struct error *error)
 	return 0;
 }
 
-static bool has_connection(const struct mcp_session *session)
+static bool session_has_connection(const struct mcp_session *session)
 {
 	list_each ((struct list *)&session->streams, node)
 		if (list_entry(node, struct mcp_stream, link)->call)
@@ -228,7 +228,7 @@ void sessions_tend(struct mcp_server *server, int64_t now)
 			struct mcp_session *session = list_entry(node, struct mcp_session, bucket);
 			streams_expire(session, now);
 			if (now - session->used > (int64_t)SESSION_IDLE_MS * NSEC_PER_MSEC &&
-			    session->requests.count == 0 && !has_connection(session))
+			    session->requests.count == 0 && !session_has_connection(session))
 				session_end(session);
 		}
 	}
@@ -265,57 +265,58 @@ void session_notify(struct mcp_session *session, const struct buffer *message)
 		stream_send(session->get, message);
 }
 
-void session_forget_asked(struct mcp_session *session, struct mcp_request *request)
+void session_forget_client_requests(struct mcp_session *session, struct mcp_request *request)
 {
 	struct list gone;
 	list_init(&gone);
-	list_each (&session->asked, node) {
-		struct asked *asked = list_entry(node, struct asked, link);
-		if (request && asked->request != request)
+	list_each (&session->client_requests, node) {
+		struct client_request *sent = list_entry(node, struct client_request, link);
+		if (request && sent->request != request)
 			continue;
-		list_remove(&asked->link);
-		list_append(&gone, &asked->link);
-		session->asked_count--;
+		list_remove(&sent->link);
+		list_append(&gone, &sent->link);
+		session->client_request_count--;
 	}
 	while (!list_empty(&gone)) {
-		struct asked *asked = list_entry(gone.next, struct asked, link);
-		list_remove(&asked->link);
-		asked->answered(asked->request, asked->data, NULL);
-		mcp_release(asked->request);
-		free(asked);
+		struct client_request *sent = list_entry(gone.next, struct client_request, link);
+		list_remove(&sent->link);
+		sent->answered(sent->request, sent->data, NULL);
+		mcp_release(sent->request);
+		free(sent);
 	}
 }
 
-#define ASKED_MESSAGE_MAX (256 * KIB)
+#define CLIENT_REQUEST_BYTES_MAX (256 * KIB)
 
-int session_ask(struct mcp_session *session, struct mcp_request *request, const char *method,
-		const char *params,
-		void (*answered)(struct mcp_request *request, void *data, const json_t *response),
-		void *data)
+int session_request_client(struct mcp_session *session, struct mcp_request *request,
+			   const char *method, const char *params,
+			   void (*answered)(struct mcp_request *request, void *data,
+					    const json_t *response),
+			   void *data)
 {
-	struct buffer message DONE_BUFFER = BUFFER(ASKED_MESSAGE_MAX);
+	struct buffer message DONE_BUFFER = BUFFER(CLIENT_REQUEST_BYTES_MAX);
 	struct json_writer writer = json_writer_on(&message);
 	if (session->ended || !request->open || request->silent ||
-	    session->asked_count >= SESSION_ASKED_MAX)
+	    session->client_request_count >= SESSION_CLIENT_REQUESTS_MAX)
 		return -1;
 	put_object(&writer, NULL);
 	put_text(&writer, "jsonrpc", "2.0");
-	put_int(&writer, "id", session->next_asked);
+	put_int(&writer, "id", session->next_client_request);
 	put_text(&writer, "method", method);
 	if (params)
 		put_json(&writer, "params", params, strlen(params));
 	put_object_end(&writer);
 	if (writer.full)
 		return -1;
-	struct asked *asked = calloc(1, sizeof(*asked));
-	if (!asked)
+	struct client_request *sent = calloc(1, sizeof(*sent));
+	if (!sent)
 		abort();
-	*asked = (struct asked){.id = session->next_asked++,
-				.request = mcp_hold(request),
-				.answered = answered,
-				.data = data};
-	list_append(&session->asked, &asked->link);
-	session->asked_count++;
+	*sent = (struct client_request){.id = session->next_client_request++,
+					.request = mcp_hold(request),
+					.answered = answered,
+					.data = data};
+	list_append(&session->client_requests, &sent->link);
+	session->client_request_count++;
 	request->carrier->notify(request, &message);
 	return 0;
 }
@@ -323,15 +324,15 @@ int session_ask(struct mcp_session *session, struct mcp_request *request, const 
 void session_responded(struct mcp_session *session, const json_t *response)
 {
 	const json_t *id = json_object_get(response, "id");
-	list_each (&session->asked, node) {
-		struct asked *asked = list_entry(node, struct asked, link);
-		if (!json_is_integer(id) || json_integer_value(id) != asked->id)
+	list_each (&session->client_requests, node) {
+		struct client_request *sent = list_entry(node, struct client_request, link);
+		if (!json_is_integer(id) || json_integer_value(id) != sent->id)
 			continue;
-		list_remove(&asked->link);
-		session->asked_count--;
-		asked->answered(asked->request, asked->data, response);
-		mcp_release(asked->request);
-		free(asked);
+		list_remove(&sent->link);
+		session->client_request_count--;
+		sent->answered(sent->request, sent->data, response);
+		mcp_release(sent->request);
+		free(sent);
 		return;
 	}
 }
@@ -354,7 +355,7 @@ static void subscription_updated(struct resource_watch *watch)
 		session_notify(subscription->session, &message);
 }
 
-static struct subscription *find_subscription(struct mcp_session *session, const char *uri)
+static struct subscription *session_find_subscription(struct mcp_session *session, const char *uri)
 {
 	list_each (&session->subscriptions, node) {
 		struct subscription *found = list_entry(node, struct subscription, link);
@@ -366,7 +367,7 @@ static struct subscription *find_subscription(struct mcp_session *session, const
 
 int session_subscribe(struct mcp_session *session, const char *uri, struct error *error)
 {
-	if (find_subscription(session, uri))
+	if (session_find_subscription(session, uri))
 		return 0;
 	if (session->subscription_count >= SESSION_SUBSCRIPTIONS_MAX)
 		return error_set(error, ERROR_LIMIT_EXCEEDED,
@@ -390,7 +391,7 @@ int session_subscribe(struct mcp_session *session, const char *uri, struct error
 
 void session_unsubscribe(struct mcp_session *session, const char *uri)
 {
-	struct subscription *subscription = find_subscription(session, uri);
+	struct subscription *subscription = session_find_subscription(session, uri);
 	if (subscription)
 		subscription_remove(subscription);
 }
@@ -405,7 +406,7 @@ enum mcp_log_level session_log_level(const struct mcp_session *session)
 	return session->log_level;
 }
 
-static void notify_of_change(struct list *sessions, const struct buffer *message)
+static void session_notify_of_change(struct list *sessions, const struct buffer *message)
 {
 	list_each (sessions, node) {
 		struct mcp_session *session = list_entry(node, struct mcp_session, bucket);
@@ -422,7 +423,7 @@ void mcp_list_changed(struct mcp_server *server, const char *what)
 			  what) < 0)
 		return;
 	for (size_t i = 0; i < SESSION_BUCKETS; i++)
-		notify_of_change(&server->sessions[i], &message);
-	notify_of_change(&server->line_sessions, &message);
+		session_notify_of_change(&server->sessions[i], &message);
+	session_notify_of_change(&server->line_sessions, &message);
 	listen_list_changed(server, what);
 }

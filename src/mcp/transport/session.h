@@ -29,11 +29,11 @@ void session_notify(struct mcp_session *session, const struct buffer *message);
 /* Sends a request of ours on the stream of `request`; `answered` comes once, with the whole
  * response message, or with NULL if it will never come (the session ended, the request was
  * cancelled). */
-NODISCARD int session_ask(struct mcp_session *session, struct mcp_request *request,
-			  const char *method, const char *params,
-			  void (*answered)(struct mcp_request *request, void *data,
-					   const json_t *response),
-			  void *data);
+NODISCARD int session_request_client(struct mcp_session *session, struct mcp_request *request,
+				     const char *method, const char *params,
+				     void (*answered)(struct mcp_request *request, void *data,
+						      const json_t *response),
+				     void *data);
 NODISCARD int session_subscribe(struct mcp_session *session, const char *uri, struct error *error);
 void session_unsubscribe(struct mcp_session *session, const char *uri);
 void session_set_log_level(struct mcp_session *session, enum mcp_log_level level);

@@ -12,7 +12,7 @@
 #define SERVER_REPLAY_MAX (64 * MIB)
 #define SESSION_REPLAY_LEAST (32 * KIB)
 /* Requests of ours that one client has not answered yet. */
-#define SESSION_ASKED_MAX 64
+#define SESSION_CLIENT_REQUESTS_MAX 64
 /* Cancelled requests whose clients may still ask for later messages. */
 #define UNANSWERED_KEPT 64
 
@@ -31,9 +31,9 @@ struct mcp_session {
 	enum mcp_log_level log_level;
 	int64_t used; /* CLOCK_MONOTONIC, ns */
 	struct request_set requests;
-	struct list asked; /* struct asked */
-	int64_t next_asked;
-	size_t asked_count;
+	struct list client_requests; /* struct client_request */
+	int64_t next_client_request;
+	size_t client_request_count;
 	struct list subscriptions; /* struct subscription */
 	size_t subscription_count;
 	struct token_watcher watcher;
@@ -68,7 +68,7 @@ enum mcp_log_level session_log_level(const struct mcp_session *session);
 /* A response of the client to a request of ours. */
 void session_responded(struct mcp_session *session, const json_t *response);
 /* Questions of this request will not be answered. */
-void session_forget_asked(struct mcp_session *session, struct mcp_request *request);
+void session_forget_client_requests(struct mcp_session *session, struct mcp_request *request);
 /* Ends sessions that were idle for too long. */
 void sessions_tend(struct mcp_server *server, int64_t now);
 void sessions_end_all(struct mcp_server *server);

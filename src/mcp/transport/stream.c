@@ -89,7 +89,7 @@ void stream_finish(struct mcp_stream *stream)
 		stream_free(stream);
 }
 
-static void forget_oldest(struct mcp_session *session)
+static void stream_forget_oldest(struct mcp_session *session)
 {
 	struct stream_event *event =
 	    list_entry(session->events.next, struct stream_event, in_session);
@@ -105,7 +105,7 @@ static void session_trim_events(struct mcp_session *session)
 	size_t most =
 	    session->server->kept > SERVER_REPLAY_MAX ? SESSION_REPLAY_LEAST : SESSION_REPLAY_MAX;
 	while (session->kept > most || session->event_count > SESSION_EVENTS_MAX)
-		forget_oldest(session);
+		stream_forget_oldest(session);
 }
 
 void streams_expire(struct mcp_session *session, int64_t now)
@@ -113,7 +113,7 @@ void streams_expire(struct mcp_session *session, int64_t now)
 	int64_t before = now - (int64_t)SESSION_REPLAY_MS * NSEC_PER_MSEC;
 	while (session->event_count > 0 &&
 	       list_entry(session->events.next, struct stream_event, in_session)->at < before)
-		forget_oldest(session);
+		stream_forget_oldest(session);
 }
 
 static void stream_put(struct mcp_stream *stream, const void *data, size_t size)

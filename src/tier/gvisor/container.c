@@ -68,7 +68,7 @@ int container_describe(const struct id *id, const struct limits *limits)
 }
 
 /* Runs in the child. Joins the cgroup with the limits first, so that all of runsc is in it. */
-static _Noreturn void child_become_runsc(const struct container_order *order)
+static _Noreturn void container_child_become_runsc(const struct container_order *order)
 {
 	char platform[64];
 	char *const arguments[] = {"runsc",
@@ -127,7 +127,7 @@ int container_start(const struct container_order *order, pid_t *ret_sentry)
 	uint64_t sentry;
 	pid_t pid = fork();
 	if (pid == 0)
-		child_become_runsc(order);
+		container_child_become_runsc(order);
 	if (pid < 0)
 		return -errno;
 	int result = runsc_wait(pid, order->deadline);

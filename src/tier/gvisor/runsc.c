@@ -24,13 +24,14 @@
 #define KEPT_MAX 512
 #define KEPT_PATH_MAX 300
 
-static const char *const paths[] = {"/usr/bin/runsc", "/usr/local/bin/runsc", "/usr/sbin/runsc"};
+static const char *const runsc_paths[] = {"/usr/bin/runsc", "/usr/local/bin/runsc",
+					  "/usr/sbin/runsc"};
 
 int runsc_find_path(char path[RUNSC_PATH_MAX])
 {
-	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
-		if (access(paths[i], X_OK) == 0)
-			return text_copy(path, RUNSC_PATH_MAX, paths[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(runsc_paths); i++)
+		if (access(runsc_paths[i], X_OK) == 0)
+			return text_copy(path, RUNSC_PATH_MAX, runsc_paths[i]);
 	return -ENOENT;
 }
 

@@ -41,10 +41,10 @@
 #define HIGH_FD 64 /* above every descriptor that the child needs */
 
 /* The reports that an init sends, in order; attempt.step counts the received ones. */
-static const uint32_t reports[] = {BOOT_PREPARE, BOOT_ASSIGN, 0};
+static const uint32_t boot_reports[] = {BOOT_PREPARE, BOOT_ASSIGN, 0};
 
 /* Everything that a boot holds until it is done. */
-struct attempt {
+struct boot_attempt {
 	const struct host *host;
 	struct guest *guest;
 	const struct boot *boot;
@@ -71,7 +71,7 @@ static void phase_add(struct guest *guest, const char *name, uint32_t microsecon
 	phase->microseconds = microseconds;
 }
 
-static void attempt_phase_done(struct attempt *attempt, const char *name)
+static void attempt_phase_done(struct boot_attempt *attempt, const char *name)
 {
 	int64_t now = clock_monotonic();
 	phase_add(attempt->guest, name, (uint32_t)((now - attempt->phase_start) / NSEC_PER_USEC));
@@ -129,7 +129,7 @@ static void child_reset_signals(void)
 
 /* The child is a copy of the spawner with all its memory. It does what cannot be done from
  * outside, allocates nothing, and executes the init. */
-static _Noreturn void child_main(const struct attempt *attempt, int spawner_end, int socket)
+static _Noreturn void child_main(const struct boot_attempt *attempt, int spawner_end, int socket)
 {
 	static char *const init_arguments[] = {"caisson-init", NULL}, *const environment[] = {NULL};
 	const struct boot_program *program = attempt->program;
@@ -181,7 +181,7 @@ static int child_clone_charged_to(const struct host *host, uint32_t owner, struc
 	return pid;
 }
 
-static int child_start(struct attempt *attempt, struct error *error)
+static int child_start(struct boot_attempt *attempt, struct error *error)
 {
 	int pair[2], pidfd = -1;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -216,7 +216,7 @@ static int child_start(struct attempt *attempt, struct error *error)
 }
 
 /* Sets up the waiting child with everything that only root outside can do. */
-static int child_equip(struct attempt *attempt, struct error *error)
+static int child_equip(struct boot_attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;
 	char path[64];
@@ -254,7 +254,7 @@ static int child_equip(struct attempt *attempt, struct error *error)
 
 /* Receives one message of the child's. If the peer ended with unread data, the first call fails
  * and the next one receives a last message. */
-static ssize_t report_receive_message(struct attempt *attempt, struct boot_report *ret_report)
+static ssize_t report_receive_message(struct boot_attempt *attempt, struct boot_report *ret_report)
 {
 	int channel = attempt->channel;
 	ssize_t got = 0;
@@ -278,10 +278,10 @@ static ssize_t report_receive_message(struct attempt *attempt, struct boot_repor
 }
 
 /* Receives the next report of the init, or of the child before it executed the init. */
-static int report_receive(struct attempt *attempt, struct error *error)
+static int report_receive(struct boot_attempt *attempt, struct error *error)
 {
 	struct boot_report report;
-	uint32_t request = reports[attempt->step];
+	uint32_t request = boot_reports[attempt->step];
 	ssize_t got = report_receive_message(attempt, &report);
 	if (got == -ETIMEDOUT)
 		return error_set(error, ERROR_TIMED_OUT,
@@ -313,16 +313,16 @@ static int report_receive(struct attempt *attempt, struct error *error)
 	return 0;
 }
 
-static int reports_receive(struct attempt *attempt, struct error *error)
+static int reports_receive(struct boot_attempt *attempt, struct error *error)
 {
-	while (attempt->step < ARRAY_SIZE(reports))
+	while (attempt->step < ARRAY_SIZE(boot_reports))
 		if (report_receive(attempt, error) < 0)
 			return -1;
 	return 0;
 }
 
 /* A failed send means that the peer is gone. It may have reported why. */
-static int attempt_send_failed(struct attempt *attempt, ssize_t result, const char *what,
+static int attempt_send_failed(struct boot_attempt *attempt, ssize_t result, const char *what,
 			       struct error *error)
 {
 	if (reports_receive(attempt, error) < 0)
@@ -330,7 +330,7 @@ static int attempt_send_failed(struct attempt *attempt, ssize_t result, const ch
 	return error_set_errno(error, ERROR_INTERNAL, (int)result, "%s", what);
 }
 
-static int attempt_send_prepare(struct attempt *attempt, struct error *error)
+static int attempt_send_prepare(struct boot_attempt *attempt, struct error *error)
 {
 	const struct cgroup_boot *cgroups = &attempt->cgroups;
 	struct boot_prepare message = {.type = BOOT_PREPARE,
@@ -358,7 +358,7 @@ static int attempt_send_prepare(struct attempt *attempt, struct error *error)
 }
 
 /* The root of a copy-on-write folder shows the mode of its upper directory. */
-static int attempt_open_disk(struct attempt *attempt, struct error *error)
+static int attempt_open_disk(struct boot_attempt *attempt, struct error *error)
 {
 	const struct spawn_create *create = attempt->boot->create;
 	struct disk_request request = {.limits = &attempt->guest->limits,
@@ -378,7 +378,7 @@ static int attempt_open_disk(struct attempt *attempt, struct error *error)
 	return result < 0 ? -1 : 0;
 }
 
-static int attempt_add_mount(struct attempt *attempt, int mount, const char *what,
+static int attempt_add_mount(struct boot_attempt *attempt, int mount, const char *what,
 			     struct error *error)
 {
 	if (mount < 0)
@@ -387,7 +387,7 @@ static int attempt_add_mount(struct attempt *attempt, int mount, const char *wha
 	return 0;
 }
 
-static int attempt_open_layers(struct attempt *attempt, struct boot_assign *assign,
+static int attempt_open_layers(struct boot_attempt *attempt, struct boot_assign *assign,
 			       struct error *error)
 {
 	CLEANUP(rootfs_done) struct rootfs rootfs = {.lower_count = 0};
@@ -419,7 +419,7 @@ static int attempt_open_layers(struct attempt *attempt, struct boot_assign *assi
 	return 0;
 }
 
-static int attempt_open_folders(struct attempt *attempt, struct boot_assign *assign,
+static int attempt_open_folders(struct boot_attempt *attempt, struct boot_assign *assign,
 				struct error *error)
 {
 	const struct spawn_create *create = attempt->boot->create;
@@ -442,7 +442,7 @@ static int attempt_open_folders(struct attempt *attempt, struct boot_assign *ass
 }
 
 /* Makes and sets up everything except the layers and folders. */
-static int attempt_prepare(struct attempt *attempt, struct error *error)
+static int attempt_prepare(struct boot_attempt *attempt, struct error *error)
 {
 	struct guest *guest = attempt->guest;
 	if (record_make(attempt->host, &guest->id, &attempt->listener, error) < 0 ||
@@ -463,7 +463,7 @@ static int attempt_prepare(struct attempt *attempt, struct error *error)
 	return 0;
 }
 
-static int attempt_assign_files(struct attempt *attempt, struct error *error)
+static int attempt_assign_files(struct boot_attempt *attempt, struct error *error)
 {
 	struct boot_assign assign = {.type = BOOT_ASSIGN,
 				     .limits = attempt->guest->limits,
@@ -480,7 +480,7 @@ static int attempt_assign_files(struct attempt *attempt, struct error *error)
 	return 0;
 }
 
-static void attempt_done(struct attempt *attempt)
+static void attempt_done(struct boot_attempt *attempt)
 {
 	cgroup_boot_done(&attempt->cgroups);
 	fd_close(&attempt->channel);
@@ -493,21 +493,21 @@ static void attempt_done(struct attempt *attempt)
 	attempt->fd_count = 0;
 }
 
-static struct attempt attempt_new(const struct host *host, struct guest *guest,
-				  const struct boot *boot, const struct boot_program *program)
+static struct boot_attempt attempt_new(const struct host *host, struct guest *guest,
+				       const struct boot *boot, const struct boot_program *program)
 {
-	struct attempt attempt = {.host = host,
-				  .guest = guest,
-				  .boot = boot,
-				  .program = program,
-				  .deadline = clock_boot() + BOOT_TIMEOUT,
-				  .phase_start = clock_monotonic(),
-				  .channel = -1,
-				  .userns = -1,
-				  .disk = -1,
-				  .cgroups = CGROUP_BOOT_NONE,
-				  .init_file = -1,
-				  .listener = -1};
+	struct boot_attempt attempt = {.host = host,
+				       .guest = guest,
+				       .boot = boot,
+				       .program = program,
+				       .deadline = clock_boot() + BOOT_TIMEOUT,
+				       .phase_start = clock_monotonic(),
+				       .channel = -1,
+				       .userns = -1,
+				       .disk = -1,
+				       .cgroups = CGROUP_BOOT_NONE,
+				       .init_file = -1,
+				       .listener = -1};
 	guest->tier = (enum tier)boot->create->tier;
 	guest->init = PROCESS_NONE;
 	guest->phase_count = 0;
@@ -521,7 +521,7 @@ int boot_guest(const struct host *host, struct guest *guest, const struct boot *
 	       const struct boot_program *program, struct error *error)
 {
 	CLEANUP(attempt_done)
-	struct attempt attempt = attempt_new(host, guest, boot, program);
+	struct boot_attempt attempt = attempt_new(host, guest, boot, program);
 	if (program) {
 		/* The tier's own program reads the init's file. */
 		char path[64];

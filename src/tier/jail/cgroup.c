@@ -328,7 +328,7 @@ static void file_each_number(int directory, const char *name, void (*each)(pid_t
 	fclose(file);
 }
 
-static const char *const leaves[] = {"work", "init"};
+static const char *const group_leaves[] = {"work", "init"};
 
 static void process_kill(pid_t pid, const void *data)
 {
@@ -353,9 +353,9 @@ void cgroup_kill(const struct host *host, const struct id *id)
 			if (directory >= 0 && fd_write_small(directory, "cgroup.kill", "1") >= 0)
 				continue;
 		}
-		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
+		for (size_t leaf = 0; leaf < ARRAY_SIZE(group_leaves); leaf++) {
 			CLOSE_FD int directory =
-			    cgroup_group_open(&all->list[i], host, id, leaves[leaf]);
+			    cgroup_group_open(&all->list[i], host, id, group_leaves[leaf]);
 			if (directory >= 0)
 				file_each_number(directory, "cgroup.procs", process_kill, NULL);
 		}
@@ -380,10 +380,10 @@ bool cgroup_is_empty(const struct host *host, const struct id *id)
 {
 	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
-		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
+		for (size_t leaf = 0; leaf < ARRAY_SIZE(group_leaves); leaf++) {
 			char byte;
 			CLOSE_FD int directory =
-			    cgroup_group_open(&all->list[i], host, id, leaves[leaf]);
+			    cgroup_group_open(&all->list[i], host, id, group_leaves[leaf]);
 			CLOSE_FD int procs =
 			    directory < 0 ? -1 : file_open(directory, "cgroup.procs", O_RDONLY);
 			if (procs >= 0 && read(procs, &byte, 1) > 0)
@@ -399,9 +399,9 @@ void cgroup_each_thread(const struct host *host, const struct id *id,
 	const struct hierarchies *all = cgroup_hierarchies(host);
 	for (uint32_t i = 0; i < all->count; i++) {
 		bool there = false;
-		for (size_t leaf = 0; leaf < ARRAY_SIZE(leaves); leaf++) {
+		for (size_t leaf = 0; leaf < ARRAY_SIZE(group_leaves); leaf++) {
 			CLOSE_FD int directory =
-			    cgroup_group_open(&all->list[i], host, id, leaves[leaf]);
+			    cgroup_group_open(&all->list[i], host, id, group_leaves[leaf]);
 			if (directory < 0)
 				continue;
 			there = true;

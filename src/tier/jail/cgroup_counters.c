@@ -19,7 +19,7 @@ enum { COUNTED_CPU, COUNTED_MEMORY, COUNTED_PEAK, COUNTED_OOM, COUNTED_PIDS, COU
 
 /* For each cgroup version: the file, the key of the number if it has several, and the factor to
  * our unit. */
-static const struct counted {
+static const struct cgroup_counter {
 	uint32_t controller;
 	enum counter_known known;
 	struct {
@@ -120,7 +120,7 @@ static int64_t counter_read(int fd, const char *key)
 }
 
 static int64_t counter_read_cached(const struct host *host, const struct id *id,
-				   const struct counted *what, int *file)
+				   const struct cgroup_counter *what, int *file)
 {
 	const struct hierarchy *hierarchy = hierarchy_with_controller(host, what->controller);
 	if (!hierarchy)

@@ -108,7 +108,7 @@ void ids_disguise_leave(const struct ids_disguise *guise)
 }
 
 /* The result that the child sends. */
-struct outcome {
+struct child_outcome {
 	uint32_t failed;
 	struct error error;
 };
@@ -116,7 +116,7 @@ struct outcome {
 static _Noreturn void child_call(int socket, int (*function)(void *data, struct error *error),
 				 void *data)
 {
-	static struct outcome outcome;
+	static struct child_outcome outcome;
 	char go;
 	if (recv(socket, &go, 1, 0) != 1)
 		_exit(1);
@@ -137,7 +137,7 @@ int ids_call_as_root(const struct host *host, const struct sandbox_ids *ids,
 		     struct error *error)
 {
 	int pair[2];
-	struct outcome outcome;
+	struct child_outcome outcome;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return error_set_errno(error, error_kind_of_errno(errno), errno, "a socket pair");
 	CLOSE_FD int ours = pair[0], theirs = pair[1];

@@ -418,7 +418,8 @@ int skeleton_digest(int host_root, char digest[SKELETON_DIGEST_TEXT], struct err
 
 /* Checked again after the open: the file may have changed since fstatat(). O_NONBLOCK: it may
  * have become a FIFO. */
-static int file_copy(int from_directory, const char *name, int to_directory, const char *path)
+static int skeleton_file_copy(int from_directory, const char *name, int to_directory,
+			      const char *path)
 {
 	CLOSE_FD int from =
 	    openat(from_directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -448,7 +449,8 @@ static int copy_visit(struct walk *walk, const struct source_entry *found, struc
 	if (found->link[0])
 		failed = symlinkat(found->link, walk->directory, found->path) < 0 ? -errno : 0;
 	else
-		failed = file_copy(found->directory, found->name, walk->directory, found->path);
+		failed =
+		    skeleton_file_copy(found->directory, found->name, walk->directory, found->path);
 	/* Two sources may name one file, and a file may have disappeared. */
 	if (failed < 0 && failed != -EEXIST && failed != -ENOENT && failed != -ELOOP)
 		return error_set_errno(error, error_kind_of_errno(-failed), failed, "copying /%s",

@@ -23,7 +23,7 @@ bool tool_back(struct mcp_request *request);
 
 /* What a request waits for: at most one operation at a time. The first member of every tool's state
  * here, so that a cancel is the same for all. */
-struct pending {
+struct pending_operation {
 	struct file_task *task;
 	struct exec_wait *wait;
 	struct foreground

@@ -34,9 +34,9 @@ static void done(struct mcp_request *request)
 
 static char *sealed(const struct mcp_request *request, const char *kept)
 {
-	struct buffer text DONE_BUFFER = BUFFER(ASK_STATE_MAX);
+	struct buffer text DONE_BUFFER = BUFFER(QUESTION_STATE_MAX);
 	json_t *value = json_loads(kept, JSON_DECODE_ANY, NULL);
-	CHECK_INT(ask_seal(request, value, NOW, &text), 0);
+	CHECK_INT(question_state_seal(request, value, NOW, &text), 0);
 	json_decref(value);
 	return strdup(buffer_text(&text));
 }
@@ -45,7 +45,7 @@ static bool taken(const struct mcp_request *request, const char *text, int64_t n
 {
 	json_t *kept = NULL;
 	struct error error;
-	int result = ask_unseal(request, text, now, &kept, &error);
+	int result = question_state_unseal(request, text, now, &kept, &error);
 	if (result < 0)
 		CHECK_INT(error.kind, ERROR_INVALID);
 	json_decref(kept);
@@ -62,7 +62,7 @@ TEST(comes_back)
 	json_t *kept = NULL;
 	struct error error;
 	/* However the arguments are written. */
-	CHECK_INT(ask_unseal(other, text, NOW, &kept, &error), 0);
+	CHECK_INT(question_state_unseal(other, text, NOW, &kept, &error), 0);
 	CHECK_TEXT(json_string_value(json_object_get(kept, "state")), "x");
 	json_decref(kept);
 	free(text);
@@ -121,8 +121,8 @@ TEST(not_for_ever)
 {
 	struct mcp_request *request = call("{\"name\":\"t\"}");
 	char *text = sealed(request, "1");
-	CHECK(taken(request, text, NOW + ASK_STATE_SECONDS * NSEC_PER_SEC));
-	CHECK(!taken(request, text, NOW + (ASK_STATE_SECONDS + 1) * NSEC_PER_SEC));
+	CHECK(taken(request, text, NOW + QUESTION_STATE_SECONDS * NSEC_PER_SEC));
+	CHECK(!taken(request, text, NOW + (QUESTION_STATE_SECONDS + 1) * NSEC_PER_SEC));
 	free(text);
 	done(request);
 }
@@ -158,12 +158,12 @@ TEST(as_it_was)
 TEST(bounded)
 {
 	struct mcp_request *request = call("{\"name\":\"t\"}");
-	struct buffer text DONE_BUFFER = BUFFER(ASK_STATE_MAX);
-	size_t size = ASK_STATE_MAX;
+	struct buffer text DONE_BUFFER = BUFFER(QUESTION_STATE_MAX);
+	size_t size = QUESTION_STATE_MAX;
 	char *large = calloc(1, 2 * size + 1);
 	memset(large, 'A', size);
 	json_t *value = json_string(large);
-	CHECK(ask_seal(request, value, NOW, &text) < 0);
+	CHECK(question_state_seal(request, value, NOW, &text) < 0);
 	json_decref(value);
 	memset(large, 'A', 2 * size);
 	CHECK(!taken(request, large, NOW));
@@ -172,8 +172,8 @@ TEST(bounded)
 	large = calloc(1, size);
 	memset(large, 'a', size / 4 * 3 - 100);
 	value = json_string(large);
-	CHECK_INT(ask_seal(request, value, NOW, &text), 0);
-	CHECK(text.size <= ASK_STATE_MAX);
+	CHECK_INT(question_state_seal(request, value, NOW, &text), 0);
+	CHECK(text.size <= QUESTION_STATE_MAX);
 	CHECK(taken(request, buffer_text(&text), NOW));
 	json_decref(value);
 	free(large);

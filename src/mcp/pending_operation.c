@@ -1,5 +1,5 @@
-/* See pending.h. Called by the tools that wait, on the loop; nothing blocks. */
-#include "mcp/pending.h"
+/* See pending_operation.h. Called by the tools that wait, on the loop; nothing blocks. */
+#include "mcp/pending_operation.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -30,9 +30,9 @@ bool tool_back(struct mcp_request *request)
 
 /* --- those that are the same for many --- */
 
-static void free_state(void *state)
+static void pending_free_state(void *state)
 {
-	struct pending *pending = state;
+	struct pending_operation *pending = state;
 	alarm_stop(&pending->alarm);
 	pending->state_free(state);
 }
@@ -42,16 +42,16 @@ void *pending_state(struct mcp_request *request, size_t size, void (*state_free)
 	void *state = calloc(1, size);
 	if (!state)
 		abort();
-	((struct pending *)state)->state_free = state_free ? state_free : free;
+	((struct pending_operation *)state)->state_free = state_free ? state_free : free;
 	request->state = state;
-	request->state_free = free_state;
+	request->state_free = pending_free_state;
 	return state;
 }
 
 static void pending_deadline_passed(void *data)
 {
 	struct mcp_request *request = data;
-	struct pending *pending = request->state;
+	struct pending_operation *pending = request->state;
 	void (*stop)(struct mcp_request *) = request->on_cancel;
 	struct error error;
 	alarm_stop(&pending->alarm);
@@ -68,7 +68,7 @@ static void pending_deadline_passed(void *data)
 
 void pending_deadline(struct mcp_request *request, double seconds, const char *late)
 {
-	struct pending *pending = request->state;
+	struct pending_operation *pending = request->state;
 	double most = 24 * 3600;
 	pending->late = late;
 	pending->alarm = alarm_after(request->core->loop, (uint64_t)(MIN(seconds, most) * 1000),
@@ -95,7 +95,7 @@ void pending_abandon(const struct mcp_request *request, struct foreground *foreg
 
 static void pending_cancelled(struct mcp_request *request)
 {
-	struct pending *pending = request->state;
+	struct pending_operation *pending = request->state;
 	if (pending->task)
 		file_task_cancel(TAKE_PTR(pending->task));
 	else if (pending->wait)
@@ -121,7 +121,7 @@ void pending_refused(struct mcp_request *request, const struct error *error)
 
 bool pending_over(struct mcp_request *request)
 {
-	struct pending *pending = request->state;
+	struct pending_operation *pending = request->state;
 	pending->task = NULL;
 	pending->wait = NULL;
 	pending->foreground = NULL;
