@@ -130,7 +130,6 @@ struct exec_listener {
 void exec_listen(struct sandbox *sandbox, struct exec_listener *listener);
 void exec_unlisten(struct exec_listener *listener);
 
-bool exec_row_ended(const struct exec_row *row);
 bool exec_ended(const struct exec *exec);
 /* Is it an internal exec that a code context needs beside its interpreter (core/code/start.c)? */
 bool exec_internal(const struct exec_row *row);
