@@ -20,8 +20,8 @@ static int sandbox_check_exec(const struct sandbox *sandbox, struct error *error
 		const struct exec *exec = list_entry(node, struct exec, link);
 		count += !exec_ended(exec) || exec->row.left_running > 0;
 	}
-	if (sandbox_check_may_exec(sandbox, error) < 0)
-		return -1;
+	if (!sandbox_may_exec(sandbox))
+		return sandbox_refuse_exec(sandbox, error);
 	if (sandbox->row.drain_wall != 0)
 		return error_set(error, ERROR_SANDBOX_DRAINING,
 				 "sandbox `%s` is being drained and takes no new commands",
