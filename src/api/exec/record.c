@@ -17,7 +17,7 @@ void put_exec_members(struct json_writer *writer, const struct exec_row *row)
 	put_text(writer, "exec_id", row->id.text);
 	put_text(writer, "sandbox_id", row->sandbox.text);
 	put_text(writer, "command", row->command);
-	put_text(writer, "state", exec_state_name(row->state));
+	put_text(writer, "state", row->state == EXEC_ENDED ? "ended" : exec_state_text(row));
 	put_bool(writer, "tty", row->flags & EXEC_TTY);
 	put_time(writer, "started_at", row->started_wall);
 	put_time(writer, "ended_at", row->ended_wall);

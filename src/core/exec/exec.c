@@ -402,18 +402,12 @@ int exec_exit_code(const struct exec_row *row)
 	return facts->exit_code + (facts->with_code ? (int)row->code : 0);
 }
 
-const char *exec_state_name(uint32_t state)
-{
-	return state == EXEC_STARTING  ? "starting"
-	       : state == EXEC_RUNNING ? "running"
-	       : state == EXEC_ENDED   ? "ended"
-				       : "failed";
-}
-
 const char *exec_state_text(const struct exec_row *row)
 {
-	return row->state == EXEC_ENDED ? exec_end_facts(row->end)->state
-					: exec_state_name(row->state);
+	return row->state == EXEC_STARTING  ? "starting"
+	       : row->state == EXEC_RUNNING ? "running"
+	       : row->state == EXEC_ENDED   ? exec_end_facts(row->end)->state
+					    : "failed";
 }
 
 int signal_by_name(const char *name)

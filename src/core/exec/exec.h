@@ -218,10 +218,8 @@ struct exec_end_facts {
 const struct exec_end_facts *exec_end_facts(uint32_t end);
 /* As a shell reports it: 128 + n after signal n, 124 after a time-out, -1 if unknown. */
 int exec_exit_code(const struct exec_row *row);
-/* "starting", "running", "ended", "failed". */
-const char *exec_state_name(uint32_t state);
-/* The same, and for an ended exec how it ended: "exited", "killed", "cancelled", "timed_out",
- * "lost". */
+/* "starting", "running", "failed", and for an ended exec how it ended: "exited", "killed",
+ * "cancelled", "timed_out", "lost". */
 const char *exec_state_text(const struct exec_row *row);
 /* For an exec that ended with EXEC_END_TOO_MANY_PROCESSES. */
 #define EXEC_TOO_MANY_PROCESSES "it kept asking for processes beyond the sandbox's limit"
