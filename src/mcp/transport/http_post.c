@@ -41,19 +41,9 @@ static void read_accept(struct post *post, const char *accept)
 	post->accepts_json = json || !post->accepts_stream;
 }
 
-static bool is_json(const char *type)
-{
-	return type && is_type(type, strcspn(type, "; "), "application/json");
-}
-
 static const char *version_header(const struct post *post)
 {
 	return http_header(post->call->exchange, "mcp-protocol-version");
-}
-
-static struct mcp_headers headers_of(const struct post *post)
-{
-	return (struct mcp_headers){.get = http_single_header, .data = post->call->exchange};
 }
 
 static void post_refuse(struct post *post, const json_t *id, enum mcp_code code, int status,
@@ -83,7 +73,7 @@ static void receive_modern(struct post *post, json_t *json, const struct message
 	struct mcp_problem problem;
 	struct envelope envelope;
 	const char *version = version_header(post);
-	struct mcp_headers headers = headers_of(post);
+	struct mcp_headers headers = {.get = http_single_header, .data = post->call->exchange};
 	if (message->kind == MESSAGE_RESPONSE) {
 		post_refuse(post, message->id, MCP_INVALID_REQUEST, 400,
 			    "this revision has no requests of the server that could be answered");
@@ -336,7 +326,8 @@ static void body_end(struct call *call)
 void http_post(struct call *call, struct mcp_server *server, const struct mcp_view *view)
 {
 	struct mcp_problem problem;
-	if (!is_json(http_header(call->exchange, "content-type"))) {
+	const char *type = http_header(call->exchange, "content-type");
+	if (!type || !is_type(type, strcspn(type, "; "), "application/json")) {
 		problem_set(&problem, MCP_INVALID_REQUEST, 415,
 			    "the Content-Type must be application/json");
 		http_problem(call, NULL, &problem);
