@@ -26,7 +26,7 @@ static void oneshot_call_free(void *state)
 {
 	struct oneshot_call *oneshot_call = state;
 	exec_fields_done(&oneshot_call->exec);
-	create_fields_done(&oneshot_call->sandbox);
+	sandbox_fields_done(&oneshot_call->sandbox.fields);
 	idempotency_end(oneshot_call->request, false);
 	buffer_done(&oneshot_call->answer);
 	free(oneshot_call);
@@ -49,7 +49,7 @@ static int run_parse(struct call *call, struct oneshot_call *oneshot_call, struc
 {
 	if (call_fields(call, oneshot_call, error) < 0 ||
 	    exec_fields_check(&oneshot_call->exec, FIELDS_REST, error) < 0 ||
-	    sandbox_ask_check(call, &oneshot_call->sandbox, error) < 0)
+	    create_fields_check(call, &oneshot_call->sandbox, error) < 0)
 		return -1;
 	if (oneshot_call->exec.stdin_kind == STDIN_OPEN)
 		return error_set(error, ERROR_INVALID,

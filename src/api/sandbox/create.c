@@ -19,16 +19,10 @@ struct create {
 static void create_free(void *state)
 {
 	struct create *create = state;
-	create_fields_done(&create->ask);
+	sandbox_fields_done(&create->ask.fields);
 	/* If it had a result, it has ended by now. */
 	idempotency_end(create->request, false);
 	free(create);
-}
-
-static void end_request(struct create *create, bool kept)
-{
-	idempotency_end(create->request, kept);
-	create->request = NULL;
 }
 
 static void sandbox_created(void *data, struct sandbox *sandbox, const struct error *error)
@@ -36,7 +30,7 @@ static void sandbox_created(void *data, struct sandbox *sandbox, const struct er
 	struct call *call = data;
 	struct create *create = call->state;
 	bool named = create->request != NULL;
-	end_request(create, !error);
+	idempotency_end(TAKE_PTR(create->request), !error);
 	if (error) {
 		reply_error(call, error);
 	} else if (call->exchange) {
@@ -120,7 +114,7 @@ void sandbox_post(struct call *call)
 	call->state_free = create_free;
 	int found = call_fields(call, &create->ask.fields, &error);
 	if (found == 0)
-		found = sandbox_ask_check(call, &create->ask, &error);
+		found = create_fields_check(call, &create->ask, &error);
 	if (found == 0 && call_idempotency_key(call))
 		found = create_repeat(call, create, &error);
 	if (found > 0)
@@ -134,7 +128,7 @@ void sandbox_post(struct call *call)
 	call->on_gone = leave_queue;
 	if (sandbox_create(call->core, &call->principal, &create->ask.fields.spec, sandbox_created,
 			   call, &error) < 0) {
-		end_request(create, false);
+		idempotency_end(TAKE_PTR(create->request), false);
 		reply_error(call, &error);
 		call_release(call);
 	}
