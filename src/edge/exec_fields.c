@@ -110,31 +110,11 @@ void exec_fields_done(struct exec_fields *fields)
 	*fields = (struct exec_fields){0};
 }
 
-/* Room for so many words, and for the NULL that a shell's end with. */
-static void exec_words_begin(struct exec_fields *fields, size_t count)
-{
-	fields->spec.argv = fields->words = calloc(count + 1, sizeof(*fields->words));
-	if (!fields->words)
-		abort();
-}
-
-/* Strings of a list behind the words that are there already. */
-static int exec_words_add(struct exec_fields *fields, const char *name, const json_t *list,
-			  struct error *error)
-{
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *word = json_string_value(json_array_get(list, i));
-		if (!word)
-			return error_set(error, ERROR_INVALID, "field `%s` must hold strings",
-					 name);
-		fields->words[fields->spec.argc++] = word;
-	}
-	return 0;
-}
-
 static void exec_words_of_shell(struct exec_fields *fields, const char *command)
 {
-	exec_words_begin(fields, 3);
+	fields->spec.argv = fields->words = calloc(4, sizeof(*fields->words));
+	if (!fields->words)
+		abort();
 	shell_argv(command, fields->words);
 	fields->spec.argc = 3;
 }
@@ -167,11 +147,19 @@ static int exec_words_check(struct exec_fields *fields, struct error *error)
 	if (count == 0 || count > EXEC_ARGV_MAX)
 		return error_set(error, ERROR_INVALID, "field `argv` must have 1 to %d entries",
 				 EXEC_ARGV_MAX);
-	exec_words_begin(fields, count);
+	fields->spec.argv = fields->words = calloc(count, sizeof(*fields->words));
+	if (!fields->words)
+		abort();
 	if (command)
 		fields->words[fields->spec.argc++] = json_string_value(command);
-	if (exec_words_add(fields, list ? "argv" : "args", list ? list : args, error) < 0)
-		return -1;
+	const json_t *rest = list ? list : args;
+	for (size_t i = 0; i < json_array_size(rest); i++) {
+		const char *word = json_string_value(json_array_get(rest, i));
+		if (!word)
+			return error_set(error, ERROR_INVALID, "field `%s` must hold strings",
+					 list ? "argv" : "args");
+		fields->words[fields->spec.argc++] = word;
+	}
 	if (fields->words[0][0] == '\0')
 		return error_set(error, ERROR_INVALID, "field `argv`: the program's name is empty");
 	return 0;
@@ -236,23 +224,6 @@ static int exec_limit_check(const char *name, const json_t *value, struct exec_l
 	return 0;
 }
 
-static int exec_limits_check(struct exec_fields *fields, struct error *error)
-{
-	json_t *limits = fields->limits ? fields->limits : fields->rlimits, *value;
-	struct exec_spec *spec = &fields->spec;
-	const char *name;
-	if (json_object_size(limits) > EXEC_RUNLIMITS_MAX)
-		return error_set(error, ERROR_INVALID, "limits: at most %d", EXEC_RUNLIMITS_MAX);
-	json_object_foreach(limits, name, value)
-	{
-		if (exec_limit_check(name, value, &fields->run_limits[spec->limit_count++], error) <
-		    0)
-			return -1;
-	}
-	spec->limits = fields->run_limits;
-	return 0;
-}
-
 int exec_timeout_check(double seconds, double ms, uint32_t max_ms, enum field_form form,
 		       uint32_t *ret_ms, struct error *error)
 {
@@ -273,6 +244,8 @@ int exec_timeout_check(double seconds, double ms, uint32_t max_ms, enum field_fo
 int exec_fields_check(struct exec_fields *fields, enum field_form form, struct error *error)
 {
 	struct exec_spec *spec = &fields->spec;
+	json_t *limits = fields->limits ? fields->limits : fields->rlimits, *value;
+	const char *name;
 	uint32_t max_ms = form == FIELDS_MCP ? EXEC_TIMEOUT_MCP_MAX * 1000 : UINT32_MAX;
 	if (fields->cmd && fields->command)
 		return error_set(error, ERROR_INVALID, "`cmd` and `command` are the same field");
@@ -287,8 +260,17 @@ int exec_fields_check(struct exec_fields *fields, enum field_form form, struct e
 				 "give `timeout_seconds` or `timeout_ms`, not both");
 	if (exec_timeout_check(fields->timeout_seconds, fields->timeout_ms, max_ms, form,
 			       &spec->timeout_ms, error) < 0 ||
-	    exec_stdin_check(fields, error) < 0 || exec_limits_check(fields, error) < 0)
+	    exec_stdin_check(fields, error) < 0)
 		return -1;
+	if (json_object_size(limits) > EXEC_RUNLIMITS_MAX)
+		return error_set(error, ERROR_INVALID, "limits: at most %d", EXEC_RUNLIMITS_MAX);
+	spec->limits = fields->run_limits;
+	json_object_foreach(limits, name, value)
+	{
+		if (exec_limit_check(name, value, &fields->run_limits[spec->limit_count++], error) <
+		    0)
+			return -1;
+	}
 	int result = json_environment("env", fields->env, EXEC_REQUEST_BYTES_MAX,
 				      &fields->environment, &spec->environment_count, error);
 	spec->environment = fields->environment;

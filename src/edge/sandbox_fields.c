@@ -200,23 +200,6 @@ static int sandbox_fields_check_choices(struct sandbox_fields *fields, bool mcp,
 	return 0;
 }
 
-static int sandbox_fields_check_limits(struct sandbox_fields *fields, const struct config *config,
-				       struct error *error)
-{
-	struct sandbox_spec *spec = &fields->spec;
-	if (sandbox_size_fill(fields->size, config, &spec->limits, error) < 0)
-		return -1;
-	if (fields->disk_mb && fields->disk_gb)
-		return error_set(error, ERROR_INVALID, "give `disk_mb` or `disk_gb`, not both");
-	if (fields->idle_set && fields->ttl_set)
-		return error_set(error, ERROR_INVALID,
-				 "`ttl_seconds` and `idle_timeout_seconds` are the same: give one");
-	spec->limits.disk = fields->disk_mb + fields->disk_gb;
-	if (fields->ttl_set)
-		spec->idle_timeout_seconds = fields->ttl_seconds;
-	return 0;
-}
-
 static int sandbox_fields_check_unsupported(const struct sandbox_fields *fields,
 					    struct error *error)
 {
@@ -242,10 +225,23 @@ static int sandbox_fields_check_unsupported(const struct sandbox_fields *fields,
 	return 0;
 }
 
-static int sandbox_fields_check_objects(struct sandbox_fields *fields, struct error *error)
+int sandbox_fields_check(struct sandbox_fields *fields, enum field_form form,
+			 const struct config *config, struct error *error)
 {
 	struct sandbox_spec *spec = &fields->spec;
-	if (json_environment("env", fields->env, EXEC_REQUEST_BYTES_MAX, &fields->environment_pairs,
+	if (sandbox_fields_check_choices(fields, form == FIELDS_MCP, error) < 0 ||
+	    sandbox_size_fill(fields->size, config, &spec->limits, error) < 0)
+		return -1;
+	if (fields->disk_mb && fields->disk_gb)
+		return error_set(error, ERROR_INVALID, "give `disk_mb` or `disk_gb`, not both");
+	if (fields->idle_set && fields->ttl_set)
+		return error_set(error, ERROR_INVALID,
+				 "`ttl_seconds` and `idle_timeout_seconds` are the same: give one");
+	spec->limits.disk = fields->disk_mb + fields->disk_gb;
+	if (fields->ttl_set)
+		spec->idle_timeout_seconds = fields->ttl_seconds;
+	if (sandbox_fields_check_unsupported(fields, error) < 0 ||
+	    json_environment("env", fields->env, EXEC_REQUEST_BYTES_MAX, &fields->environment_pairs,
 			     &spec->environment_count, error) < 0 ||
 	    json_pairs("metadata", fields->metadata, SANDBOX_METADATA_MAX,
 		       SANDBOX_METADATA_BYTES_MAX, &fields->metadata_pairs, &spec->metadata_count,
@@ -257,16 +253,6 @@ static int sandbox_fields_check_objects(struct sandbox_fields *fields, struct er
 	spec->metadata = fields->metadata_pairs;
 	spec->labels = fields->label_pairs;
 	return 0;
-}
-
-int sandbox_fields_check(struct sandbox_fields *fields, enum field_form form,
-			 const struct config *config, struct error *error)
-{
-	if (sandbox_fields_check_choices(fields, form == FIELDS_MCP, error) < 0 ||
-	    sandbox_fields_check_limits(fields, config, error) < 0 ||
-	    sandbox_fields_check_unsupported(fields, error) < 0)
-		return -1;
-	return sandbox_fields_check_objects(fields, error);
 }
 
 /* --- a change of one --- */

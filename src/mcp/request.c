@@ -213,24 +213,21 @@ void mcp_put_cache(struct mcp_request *request, uint64_t ttl_ms, bool public)
 	put_text(&request->writer, "cacheScope", public ? "public" : "private");
 }
 
-static void put_server_info(struct mcp_request *request)
-{
-	const struct mcp_face *face = request->view.face;
-	put_object(&request->writer, "io.modelcontextprotocol/serverInfo");
-	put_text(&request->writer, "name", face->name);
-	if (face->title)
-		put_text(&request->writer, "title", face->title);
-	put_text(&request->writer, "version", CAISSON_VERSION);
-	put_object_end(&request->writer);
-}
-
 struct json_writer *mcp_meta_begin(struct mcp_request *request)
 {
-	put_object(&request->writer, "_meta");
-	if (revision_modern(request->revision) && !request->carrier->settle)
-		put_server_info(request);
+	const struct mcp_face *face = request->view.face;
+	struct json_writer *writer = &request->writer;
+	put_object(writer, "_meta");
 	request->meta_put = true;
-	return &request->writer;
+	if (!revision_modern(request->revision) || request->carrier->settle)
+		return writer;
+	put_object(writer, "io.modelcontextprotocol/serverInfo");
+	put_text(writer, "name", face->name);
+	if (face->title)
+		put_text(writer, "title", face->title);
+	put_text(writer, "version", CAISSON_VERSION);
+	put_object_end(writer);
+	return writer;
 }
 
 void mcp_meta_end(struct mcp_request *request)

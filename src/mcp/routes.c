@@ -158,19 +158,9 @@ static int call_find_face(struct call *call, struct mcp_server *server, struct m
 	return 0;
 }
 
-static int call_find_sandbox(struct call *call, struct mcp_view *view, struct error *error)
-{
-	struct sandbox *sandbox;
-	if (!(view->face->features & FACE_SANDBOX_EACH))
-		return 0;
-	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, error) < 0)
-		return -1;
-	view->sandbox = sandbox->row.id;
-	return 0;
-}
-
 static bool mcp_call_admit(struct call *call, struct mcp_server *server, struct mcp_view *view)
 {
+	struct sandbox *sandbox;
 	struct error error;
 	if (call_authenticate(call, &error) < 0) {
 		http_challenge(call, &error, SCOPE_READ);
@@ -185,10 +175,13 @@ static bool mcp_call_admit(struct call *call, struct mcp_server *server, struct 
 		http_challenge(call, &error, view->face->scope);
 		return false;
 	}
-	if (call_find_sandbox(call, view, &error) < 0) {
+	if (!(view->face->features & FACE_SANDBOX_EACH))
+		return true;
+	if (sandbox_find(call->core, &call->principal, call->parameters[0], &sandbox, &error) < 0) {
 		mcp_call_refuse(call, &error);
 		return false;
 	}
+	view->sandbox = sandbox->row.id;
 	return true;
 }
 

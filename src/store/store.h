@@ -94,6 +94,7 @@ void sandbox_row_done(struct sandbox_row *row);
 /* The copy has strings of its own. */
 void sandbox_row_copy(const struct sandbox_row *from, struct sandbox_row *ret_row);
 
+/* Those from EXEC_ENDED on have ended. */
 enum exec_state { EXEC_STARTING = 1, EXEC_RUNNING, EXEC_ENDED, EXEC_FAILED };
 
 struct exec_row {

@@ -32,12 +32,12 @@ TEST(each_event_in_each_stage)
 	}
 }
 
-TEST(stage_of_a_row)
+TEST(ended_states)
 {
-	CHECK_INT(exec_stage_of(EXEC_STARTING), EXEC_STAGE_STARTING);
-	CHECK_INT(exec_stage_of(EXEC_RUNNING), EXEC_STAGE_RUNNING);
-	CHECK_INT(exec_stage_of(EXEC_ENDED), EXEC_STAGE_ENDED);
-	CHECK_INT(exec_stage_of(EXEC_FAILED), EXEC_STAGE_ENDED);
+	for (uint32_t state = EXEC_STARTING; state <= EXEC_FAILED; state++) {
+		const struct exec exec = {.row.state = state};
+		CHECK_INT(exec_ended(&exec), state == EXEC_ENDED || state == EXEC_FAILED);
+	}
 }
 
 TEST(facts_of_each_end)
@@ -64,12 +64,4 @@ TEST(facts_of_each_end)
 		CHECK_INT(exec_exit_code(&row), ends[end].code);
 	}
 	CHECK(exec_end_facts(EXEC_ENDS) == exec_end_facts(EXEC_END_LOST));
-}
-
-TEST(ended_rows)
-{
-	for (uint32_t state = EXEC_STARTING; state <= EXEC_FAILED; state++) {
-		struct exec_row row = {.state = state};
-		CHECK_INT(exec_row_ended(&row), state >= EXEC_ENDED);
-	}
 }

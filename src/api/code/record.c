@@ -38,18 +38,14 @@ static bool put_stream(struct json_writer *writer, const struct code_context *co
 		       bool text_only)
 {
 	const char *name = stream == EXEC_STDOUT ? "stdout" : "stderr";
-	struct output_cut cut;
 	char key[32];
-	output_for_answer(code_context_exec(context), stream, begin, end, maximum, &cut);
-	bool base64 = put_output(writer, name, &cut, text_only);
-	snprintf(key, sizeof(key), "%s_bytes", name);
-	put_uint(writer, key, cut.total);
+	struct output_shown shown =
+	    put_output(writer, code_context_exec(context), stream, begin, end, maximum, text_only);
 	snprintf(key, sizeof(key), "%s_offset", name);
 	put_uint(writer, key, begin);
 	snprintf(key, sizeof(key), "%s_truncated", name);
-	put_bool(writer, key, cut.omitted > 0);
-	output_cut_done(&cut);
-	return base64;
+	put_bool(writer, key, shown.omitted > 0);
+	return shown.base64;
 }
 
 /* The current end of a running cell's output. */

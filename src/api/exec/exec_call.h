@@ -26,11 +26,6 @@ struct exec_call {
 	struct buffer input;      /* an incomplete frame from the client */
 };
 
-/* execs.c */
-/* The answer to a waiting request: the exec, its output, its left-over processes. */
-void put_exec_result(struct json_writer *writer, struct exec *exec, uint64_t answer_max,
-		     const struct left_process *left, size_t count);
-
 /* stream.c. Called when the sandbox is ready. */
 void exec_stream_begin(struct call *call, struct sandbox *sandbox);
 

@@ -26,17 +26,6 @@ static void exec_call_free(void *state)
 	free(exec_call);
 }
 
-void put_exec_result(struct json_writer *writer, struct exec *exec, uint64_t answer_max,
-		     const struct left_process *left, size_t count)
-{
-	put_object(writer, NULL);
-	put_exec_members(writer, &exec->row);
-	put_exec_output(writer, exec, answer_max);
-	put_left_running(writer, left, count);
-	put_expiry_warning(writer, &exec->sandbox->row);
-	put_object_end(writer);
-}
-
 static void exec_call_done(void *data, struct exec *exec, const struct left_process *left,
 			   size_t count, const struct error *error)
 {
@@ -48,7 +37,10 @@ static void exec_call_done(void *data, struct exec *exec, const struct left_proc
 	}
 	struct buffer buffer = BUFFER(REPLY_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
 	put_exec_result(&writer, exec, exec_call->fields.answer_max, left, count);
+	put_expiry_warning(&writer, &exec->sandbox->row);
+	put_object_end(&writer);
 	reply_json(exec_call->call, 200, &writer);
 }
 

@@ -26,7 +26,7 @@ static void oneshot_call_free(void *state)
 {
 	struct oneshot_call *oneshot_call = state;
 	exec_fields_done(&oneshot_call->exec);
-	create_fields_done(&oneshot_call->sandbox);
+	sandbox_fields_done(&oneshot_call->sandbox.fields);
 	idempotency_end(oneshot_call->request, false);
 	buffer_done(&oneshot_call->answer);
 	free(oneshot_call);
@@ -70,9 +70,8 @@ static void oneshot_ran(void *data, const struct oneshot_result *result)
 	oneshot_call->answer = BUFFER(REPLY_MAX);
 	*writer = json_writer_on(&oneshot_call->answer);
 	put_object(writer, NULL);
-	put_exec_members(writer, &result->exec->row);
-	put_exec_output(writer, result->exec, oneshot_call->exec.answer_max);
-	put_left_running(writer, result->left, result->left_count);
+	put_exec_result(writer, result->exec, oneshot_call->exec.answer_max, result->left,
+			result->left_count);
 	put_text(writer, "isolation", tier_name((enum tier)result->sandbox->row.tier));
 	put_text(writer, "boot_mode", boot_mode_name(result->sandbox->row.boot_origin));
 	put_object(writer, "timings");

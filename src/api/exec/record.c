@@ -17,7 +17,7 @@ void put_exec_members(struct json_writer *writer, const struct exec_row *row)
 	put_text(writer, "exec_id", row->id.text);
 	put_text(writer, "sandbox_id", row->sandbox.text);
 	put_text(writer, "command", row->command);
-	put_text(writer, "state", exec_state_name(row->state));
+	put_text(writer, "state", row->state == EXEC_ENDED ? "ended" : exec_state_text(row));
 	put_bool(writer, "tty", row->flags & EXEC_TTY);
 	put_time(writer, "started_at", row->started_wall);
 	put_time(writer, "ended_at", row->ended_wall);
@@ -65,69 +65,70 @@ void put_exec(struct json_writer *writer, const char *key, const struct exec *ex
 	put_object_end(writer);
 }
 
-bool put_output(struct json_writer *writer, const char *name, const struct output_cut *cut,
-		bool text_only)
+struct output_shown put_output(struct json_writer *writer, struct exec *exec,
+			       enum exec_stream stream, uint64_t begin, uint64_t end,
+			       uint64_t maximum, bool text_only)
 {
+	const char *name = stream == EXEC_STDOUT ? "stdout" : "stderr";
 	DONE_BUFFER struct buffer text = BUFFER(EXEC_ANSWER_MAX + 256);
-	bool utf8 = text_only || (text_is_utf8(cut->head.data, cut->head.size) &&
-				  text_is_utf8(cut->tail.data, cut->tail.size));
-	int result = buffer_append(&text, cut->head.data, cut->head.size);
-	if (result == 0 && cut->omitted && utf8)
+	struct output_cut cut;
+	struct error error;
+	char key[32];
+	if (!exec || output_cut(exec, stream, begin, end, maximum / 2, maximum - maximum / 2, &cut,
+				&error) < 0) {
+		uint64_t total = end > begin ? end - begin : 0;
+		/* The result is worth more than the missing output, which is reported as a gap. */
+		if (exec)
+			log_warning("%s", error.message);
+		cut = (struct output_cut){
+		    .total = total, .omitted = total, .tail_offset = begin + total};
+	}
+	bool utf8 = text_only || (text_is_utf8(cut.head.data, cut.head.size) &&
+				  text_is_utf8(cut.tail.data, cut.tail.size));
+	int result = buffer_append(&text, cut.head.data, cut.head.size);
+	if (result == 0 && cut.omitted && utf8)
 		result = buffer_printf(&text, "\n[... %llu bytes are not shown ...]\n",
-				       (unsigned long long)cut->omitted);
+				       (unsigned long long)cut.omitted);
 	if (result == 0)
-		result = buffer_append(&text, cut->tail.data, cut->tail.size);
+		result = buffer_append(&text, cut.tail.data, cut.tail.size);
 	if (result < 0) {
 		writer->full = true;
 	} else if (utf8) {
 		put_text_size(writer, name, buffer_text(&text), text.size);
 	} else {
-		char key[32];
 		snprintf(key, sizeof(key), "%s_base64", name);
 		put_base64(writer, key, text.data, text.size);
 	}
-	return !utf8;
+	snprintf(key, sizeof(key), "%s_bytes", name);
+	put_uint(writer, key, cut.total);
+	output_cut_done(&cut);
+	return (struct output_shown){cut.omitted, cut.tail_offset, !utf8};
 }
 
-void output_for_answer(struct exec *exec, enum exec_stream stream, uint64_t begin, uint64_t end,
-		       uint64_t maximum, struct output_cut *ret_cut)
-{
-	struct error error;
-	uint64_t total = end > begin ? end - begin : 0;
-	if (exec && output_cut(exec, stream, begin, end, maximum / 2, maximum - maximum / 2,
-			       ret_cut, &error) == 0)
-		return;
-	/* The result is worth more than the missing output, which is reported as a gap. */
-	if (exec)
-		log_warning("%s", error.message);
-	*ret_cut =
-	    (struct output_cut){.total = total, .omitted = total, .tail_offset = begin + total};
-}
-
-void put_exec_output(struct json_writer *writer, struct exec *exec, uint64_t maximum)
+void put_exec_result(struct json_writer *writer, struct exec *exec, uint64_t maximum,
+		     const struct left_process *left, size_t count)
 {
 	bool base64 = false;
+	put_exec_members(writer, &exec->row);
 	for (enum exec_stream stream = EXEC_STDOUT; stream <= EXEC_STDERR; stream++) {
 		const char *name = stream == EXEC_STDOUT ? "stdout" : "stderr";
-		struct output_cut cut;
 		char key[32];
-		output_for_answer(exec, stream, 0, exec_total(exec, stream), maximum, &cut);
-		base64 |= put_output(writer, name, &cut, false);
-		snprintf(key, sizeof(key), "%s_bytes", name);
-		put_uint(writer, key, cut.total);
+		struct output_shown shown =
+		    put_output(writer, exec, stream, 0, exec_total(exec, stream), maximum, false);
+		base64 |= shown.base64;
 		snprintf(key, sizeof(key), "%s_truncated", name);
-		put_bool(writer, key, cut.omitted > 0);
-		if (cut.omitted > 0) {
+		put_bool(writer, key, shown.omitted > 0);
+		if (shown.omitted > 0) {
 			snprintf(key, sizeof(key), "%s_gap", name);
 			put_object(writer, key);
-			put_uint(writer, "offset", cut.tail_offset - cut.omitted);
-			put_uint(writer, "bytes", cut.omitted);
+			put_uint(writer, "offset", shown.tail_offset - shown.omitted);
+			put_uint(writer, "bytes", shown.omitted);
 			put_object_end(writer);
 		}
-		output_cut_done(&cut);
 	}
 	if (base64)
 		put_text(writer, "encoding", "base64");
+	put_left_running(writer, left, count);
 }
 
 void put_left_running(struct json_writer *writer, const struct left_process *processes,

@@ -31,7 +31,10 @@ static void exec_replay_finished(void *data, const struct left_process *left, si
 	if (exec && replay->call->exchange) {
 		struct buffer buffer = BUFFER(REPLY_MAX);
 		struct json_writer writer = json_writer_on(&buffer);
+		put_object(&writer, NULL);
 		put_exec_result(&writer, exec, replay->answer_max, left, count);
+		put_expiry_warning(&writer, &exec->sandbox->row);
+		put_object_end(&writer);
 		reply_replayed(replay->call, 200, &writer);
 	}
 	exec_replay_free(replay);

@@ -19,16 +19,10 @@ struct create_call {
 static void create_call_free(void *state)
 {
 	struct create_call *create = state;
-	create_fields_done(&create->given);
+	sandbox_fields_done(&create->given.fields);
 	/* If it had a result, it has ended by now. */
 	idempotency_end(create->request, false);
 	free(create);
-}
-
-static void create_end_request(struct create_call *create, bool kept)
-{
-	idempotency_end(create->request, kept);
-	create->request = NULL;
 }
 
 static void create_call_created(void *data, struct sandbox *sandbox, const struct error *error)
@@ -36,7 +30,7 @@ static void create_call_created(void *data, struct sandbox *sandbox, const struc
 	struct call *call = data;
 	struct create_call *create = call->state;
 	bool named = create->request != NULL;
-	create_end_request(create, !error);
+	idempotency_end(TAKE_PTR(create->request), !error);
 	if (error) {
 		reply_error(call, error);
 	} else if (call->exchange) {
@@ -134,7 +128,7 @@ void sandbox_post(struct call *call)
 	call->on_gone = create_leave_queue;
 	if (sandbox_create(call->core, &call->principal, &create->given.fields.spec,
 			   create_call_created, call, &error) < 0) {
-		create_end_request(create, false);
+		idempotency_end(TAKE_PTR(create->request), false);
 		reply_error(call, &error);
 		call_release(call);
 	}

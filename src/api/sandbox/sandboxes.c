@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sandbox/mounts.h"
+#include "api/sandbox/create_fields.h"
 #include "api/sandbox/record.h"
 #include "api/sandbox/sandboxes.h"
 #include "base/clock.h"
@@ -101,7 +101,7 @@ void sandbox_start_post(struct call *call)
 	if (!sandbox)
 		return;
 	if (call_fields(call, &start, &error) < 0 ||
-	    parse_mounts(call, start.mounts, mounts, &count, &error) < 0 ||
+	    mounts_parse(call, start.mounts, mounts, &count, &error) < 0 ||
 	    sandbox_give_folders(sandbox, &call->principal, mounts, count, &error) < 0) {
 		reply_error(call, &error);
 		return;

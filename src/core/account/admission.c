@@ -179,11 +179,6 @@ struct claims {
 	uint64_t committed;    /* limits of the running ones */
 };
 
-static bool sandbox_holds_room(const struct sandbox *sandbox)
-{
-	return state_facts(sandbox->row.state)->holds;
-}
-
 static void claims_sum(const struct core *core, const struct admission *admission,
 		       struct claims *claims)
 {
@@ -192,7 +187,7 @@ static void claims_sum(const struct core *core, const struct admission *admissio
 	list_each (&core->sandboxes, node) {
 		const struct sandbox *sandbox = list_entry(node, struct sandbox, link);
 		const struct sandbox_row *row = &sandbox->row;
-		if (!sandbox_holds_room(sandbox))
+		if (!state_facts(row->state)->holds)
 			continue;
 		claims->committed += row->limits.memory;
 		if (row->started_wall != 0 && now - row->started_wall > YOUNG)

@@ -100,17 +100,17 @@ void activity_exec_ended(struct exec *exec)
 	snprintf(wall, sizeof(wall), "%" PRIu64, row->wall_ns / 1000);
 	snprintf(cpu, sizeof(cpu), "%" PRIu64, row->cpu_ns / 1000);
 	snprintf(left, sizeof(left), "%u", row->left_running);
-	text_hex(exec->digests[0], 32, out_digest);
-	text_hex(exec->digests[1], 32, err_digest);
+	text_hex(exec->digests[0].sha256, 32, out_digest);
+	text_hex(exec->digests[1].sha256, 32, err_digest);
 	const struct detail details[] = {
 	    {"outcome", exec_end_facts(row->end)->name},
 	    {"exit_code", exited ? code : NULL},
 	    {"signal", !lost && !exited ? code : NULL},
 	    {"oom_killed", row->oom_killed ? "yes" : NULL},
 	    {"stdout_bytes", out},
-	    {"stdout_sha256", exec->digest_known[0] ? out_digest : NULL},
+	    {"stdout_sha256", exec->digests[0].known ? out_digest : NULL},
 	    {"stderr_bytes", err},
-	    {"stderr_sha256", exec->digest_known[1] ? err_digest : NULL},
+	    {"stderr_sha256", exec->digests[1].known ? err_digest : NULL},
 	    {"duration_us", wall},
 	    {"cpu_us", cpu},
 	    {"left_running", row->left_running ? left : NULL},
@@ -125,8 +125,6 @@ void activity_exec_ended(struct exec *exec)
 struct digest_stream {
 	struct output_log log; /* its descriptor is owned here; -1: do not hash */
 	uint64_t size;
-	bool known;
-	uint8_t digest[32];
 };
 
 struct digest_work {
@@ -135,10 +133,12 @@ struct digest_work {
 	struct id sandbox;
 	uint64_t key;
 	struct digest_stream streams[2];
+	struct exec_digest digests[2];
 };
 
-/* May be called in a thread: accesses only the stream. */
-static void exec_hash_stream(struct digest_stream *stream, char *piece, size_t room)
+/* May be called in a thread: accesses only its arguments. */
+static void stream_hash(struct digest_stream *stream, char *piece, size_t room,
+			struct exec_digest *ret_digest)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	uint64_t at = 0, gap = 0;
@@ -150,16 +150,8 @@ static void exec_hash_stream(struct digest_stream *stream, char *piece, size_t r
 		good = got > 0 && gap == 0 && EVP_DigestUpdate(context, piece, (size_t)got) == 1;
 		at += good ? (uint64_t)got : 0;
 	}
-	stream->known = good && EVP_DigestFinal_ex(context, stream->digest, &size) == 1;
+	ret_digest->known = good && EVP_DigestFinal_ex(context, ret_digest->sha256, &size) == 1;
 	EVP_MD_CTX_free(context);
-}
-
-static void exec_digests_take(struct exec *exec, const struct digest_stream *streams)
-{
-	for (int i = 0; i < 2; i++) {
-		exec->digest_known[i] = streams[i].known;
-		memcpy(exec->digests[i], streams[i].digest, 32);
-	}
 }
 
 static void exec_hash_free(struct digest_work *work)
@@ -177,7 +169,7 @@ static void exec_hash_work(struct loop_job *job)
 		abort();
 	for (int i = 0; i < 2; i++)
 		if (work->streams[i].log.fd >= 0)
-			exec_hash_stream(&work->streams[i], piece, PIECE);
+			stream_hash(&work->streams[i], piece, PIECE, &work->digests[i]);
 	free(piece);
 }
 
@@ -188,15 +180,16 @@ static void exec_hash_after(struct loop_job *job)
 	    work->core->private ? sandbox_by_id(work->core, &work->sandbox) : NULL;
 	struct exec *exec = sandbox ? exec_by_key(sandbox, work->key) : NULL;
 	if (exec && exec->written == EXEC_HASHING) {
-		exec_digests_take(exec, work->streams);
+		memcpy(exec->digests, work->digests, sizeof(exec->digests));
 		exec_save_end(exec);
 		exec_trim(sandbox);
 	}
 	exec_hash_free(work);
 }
 
-/* In a thread, which gets copies of the streams. */
-static void exec_hash_in_thread(struct exec *exec, const struct digest_stream *streams)
+/* In a thread, which gets copies of the streams, and of the digests that are known already. */
+static void exec_hash_in_thread(struct exec *exec, const struct digest_stream *streams,
+				const struct exec_digest *digests)
 {
 	struct digest_work *work = calloc(1, sizeof(*work));
 	if (!work)
@@ -206,6 +199,7 @@ static void exec_hash_in_thread(struct exec *exec, const struct digest_stream *s
 	work->sandbox = exec->sandbox->row.id;
 	work->key = exec->row.key;
 	memcpy(work->streams, streams, sizeof(work->streams));
+	memcpy(work->digests, digests, sizeof(work->digests));
 	for (int i = 0; i < 2; i++)
 		if (streams[i].log.fd >= 0)
 			work->streams[i].log.fd = fcntl(streams[i].log.fd, F_DUPFD_CLOEXEC, 3);
@@ -215,6 +209,7 @@ static void exec_hash_in_thread(struct exec *exec, const struct digest_stream *s
 bool exec_digest_begin(struct exec *exec)
 {
 	struct digest_stream streams[2] = {0};
+	struct exec_digest digests[2] = {0};
 	const uint64_t sizes[2] = {exec->row.out_total, exec->row.err_total};
 	char piece[4096];
 	bool large = false;
@@ -234,18 +229,18 @@ bool exec_digest_begin(struct exec *exec)
 		if (sizes[i] > 0)
 			streams[i].log = exec->logs[i];
 		if (sizes[i] <= INLINE_MAX)
-			exec_hash_stream(&streams[i], piece, sizeof(piece));
+			stream_hash(&streams[i], piece, sizeof(piece), &digests[i]);
 		else
 			large = true;
-		if (streams[i].known)
+		if (digests[i].known)
 			streams[i].log.fd = -1;
 	}
 	if (large) {
-		exec_hash_in_thread(exec, streams);
+		exec_hash_in_thread(exec, streams, digests);
 		exec->written = EXEC_HASHING;
 		return true;
 	}
-	exec_digests_take(exec, streams);
+	memcpy(exec->digests, digests, sizeof(exec->digests));
 	return false;
 }
 

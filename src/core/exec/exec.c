@@ -29,7 +29,9 @@ struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 	*row = (struct exec_row){0};
 	exec->logs[0].fd = exec->logs[1].fd = -1;
 	exec->oom_kills_before = OOM_KILLS_UNKNOWN;
-	exec->stage = exec_stage_of(exec->row.state);
+	exec->stage = exec_ended(exec)                  ? EXEC_STAGE_ENDED
+		      : exec->row.state == EXEC_RUNNING ? EXEC_STAGE_RUNNING
+							: EXEC_STAGE_STARTING;
 	exec->written = exec_ended(exec) ? EXEC_WRITTEN : EXEC_NOT_WRITTEN;
 	list_init(&exec->watchers);
 	list_init(&exec->left_queries);
@@ -64,14 +66,9 @@ struct exec *exec_by_key(struct sandbox *sandbox, uint64_t key)
 	return NULL;
 }
 
-bool exec_row_ended(const struct exec_row *row)
-{
-	return row->state == EXEC_ENDED || row->state == EXEC_FAILED;
-}
-
 bool exec_ended(const struct exec *exec)
 {
-	return exec_row_ended(&exec->row);
+	return exec->row.state >= EXEC_ENDED;
 }
 
 bool exec_internal(const struct exec_row *row)
@@ -218,7 +215,7 @@ static bool live_row_load(void *data, const struct exec_row *row)
 	uint64_t *last_key = &live->sandbox->row.last_exec_key;
 	live->count++;
 	*last_key = MAX(*last_key, row->key);
-	if (exec_row_ended(row))
+	if (row->state >= EXEC_ENDED)
 		live->log_bytes += exec_logs_size(row);
 	bool wanted = row->state == EXEC_STARTING || row->state == EXEC_RUNNING ||
 		      (row->state == EXEC_ENDED && row->left_running > 0);
@@ -405,18 +402,12 @@ int exec_exit_code(const struct exec_row *row)
 	return facts->exit_code + (facts->with_code ? (int)row->code : 0);
 }
 
-const char *exec_state_name(uint32_t state)
-{
-	return state == EXEC_STARTING  ? "starting"
-	       : state == EXEC_RUNNING ? "running"
-	       : state == EXEC_ENDED   ? "ended"
-				       : "failed";
-}
-
 const char *exec_state_text(const struct exec_row *row)
 {
-	return row->state == EXEC_ENDED ? exec_end_facts(row->end)->state
-					: exec_state_name(row->state);
+	return row->state == EXEC_STARTING  ? "starting"
+	       : row->state == EXEC_RUNNING ? "running"
+	       : row->state == EXEC_ENDED   ? exec_end_facts(row->end)->state
+					    : "failed";
 }
 
 int signal_by_name(const char *name)
@@ -488,13 +479,6 @@ static const struct {
     TRANSITION(ENDED, STARTED, ENDED, BREAK),
     TRANSITION(ENDED, START_FAILED, ENDED, BREAK),
 };
-
-enum exec_stage exec_stage_of(uint32_t state)
-{
-	return state == EXEC_STARTING  ? EXEC_STAGE_STARTING
-	       : state == EXEC_RUNNING ? EXEC_STAGE_RUNNING
-				       : EXEC_STAGE_ENDED;
-}
 
 enum exec_action exec_stage_step(enum exec_stage *stage, enum exec_event event)
 {

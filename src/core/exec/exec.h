@@ -42,6 +42,11 @@ struct exec_spec {
 	"that is not the id of an exec, which is 16 characters a-z, 0-9; `caisson jobs SANDBOX` "  \
 	"lists them"
 
+struct exec_digest {
+	bool known;
+	uint8_t sha256[32];
+};
+
 struct exec {
 	struct list link; /* in sandbox->execs */
 	struct sandbox *sandbox;
@@ -55,15 +60,14 @@ struct exec {
 	/* Private to core/. The flags below are facts that are independent of the stage. */
 	enum exec_stage stage;
 	enum exec_written written;
-	bool stdin_broken;    /* data under way was lost with the connection */
-	bool stdin_wanted;    /* a write was refused: call `changed` when there is room */
-	bool listed;          /* seen in the init's list since the last resync */
-	bool logs_removed;    /* the oldest logs were removed: reading them gives a gap */
-	bool idle;            /* an interpreter that waits for code: it is no activity */
-	uint32_t telling;     /* callers on the stack that still use it: it must not be removed */
-	bool digest_known[2]; /* for stdout and stderr, after its end */
-	uint8_t digests[2][32];
-	struct exec_result result; /* while EXEC_STAGE_ASKING */
+	bool stdin_broken; /* data under way was lost with the connection */
+	bool stdin_wanted; /* a write was refused: call `changed` when there is room */
+	bool listed;       /* seen in the init's list since the last resync */
+	bool logs_removed; /* the oldest logs were removed: reading them gives a gap */
+	bool idle;         /* an interpreter that waits for code: it is no activity */
+	uint32_t telling;  /* callers on the stack that still use it: it must not be removed */
+	struct exec_digest digests[2]; /* of stdout and stderr, after its end */
+	struct exec_result result;     /* while EXEC_STAGE_ASKING */
 	int64_t overdue_at; /* CLOCK_BOOTTIME: the end must be reported by then; 0: no limit */
 	struct output_totals consumed, consumed_sent; /* lossless */
 	uint64_t notified;                            /* number of notifications */
@@ -130,7 +134,6 @@ struct exec_listener {
 void exec_listen(struct sandbox *sandbox, struct exec_listener *listener);
 void exec_unlisten(struct exec_listener *listener);
 
-bool exec_row_ended(const struct exec_row *row);
 bool exec_ended(const struct exec *exec);
 /* Is it an internal exec that a code context needs beside its interpreter (core/code/start.c)? */
 bool exec_internal(const struct exec_row *row);
@@ -215,10 +218,8 @@ struct exec_end_facts {
 const struct exec_end_facts *exec_end_facts(uint32_t end);
 /* As a shell reports it: 128 + n after signal n, 124 after a time-out, -1 if unknown. */
 int exec_exit_code(const struct exec_row *row);
-/* "starting", "running", "ended", "failed". */
-const char *exec_state_name(uint32_t state);
-/* The same, and for an ended exec how it ended: "exited", "killed", "cancelled", "timed_out",
- * "lost". */
+/* "starting", "running", "failed", and for an ended exec how it ended: "exited", "killed",
+ * "cancelled", "timed_out", "lost". */
 const char *exec_state_text(const struct exec_row *row);
 /* For an exec that ended with EXEC_END_TOO_MANY_PROCESSES. */
 #define EXEC_TOO_MANY_PROCESSES "it kept asking for processes beyond the sandbox's limit"

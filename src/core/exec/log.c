@@ -361,7 +361,7 @@ static bool logs_find_excess(void *data, const struct exec_row *row)
 	bool over_rows = excess->rows >= excess->rows_allowed;
 	excess->rows++;
 	/* The store does not know the size of a running exec. */
-	if (!exec_row_ended(row))
+	if (row->state < EXEC_ENDED)
 		return true;
 	excess->bytes += bytes;
 	if (!(over_bytes || over_rows) || row->left_running > 0)

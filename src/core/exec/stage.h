@@ -57,7 +57,5 @@ enum exec_action {
 	EXEC_ACTION_LEAVE,   /* it has ended before: take only what it left running */
 };
 
-/* The stage for an enum exec_state of a row. */
-enum exec_stage exec_stage_of(uint32_t state);
 /* Moves *stage on. A pair that is not in the table changes nothing and requires no action. */
 enum exec_action exec_stage_step(enum exec_stage *stage, enum exec_event event);

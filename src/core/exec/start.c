@@ -20,8 +20,8 @@ static int sandbox_check_exec(const struct sandbox *sandbox, struct error *error
 		const struct exec *exec = list_entry(node, struct exec, link);
 		count += !exec_ended(exec) || exec->row.left_running > 0;
 	}
-	if (sandbox_check_may_exec(sandbox, error) < 0)
-		return -1;
+	if (!sandbox_may_exec(sandbox))
+		return sandbox_refuse_exec(sandbox, error);
 	if (sandbox->row.drain_wall != 0)
 		return error_set(error, ERROR_SANDBOX_DRAINING,
 				 "sandbox `%s` is being drained and takes no new commands",
@@ -140,32 +140,12 @@ static char *spec_command_text(const struct exec_spec *spec)
 	return text_duplicate(text);
 }
 
-/* Logs, row, frame, in this order; if one fails, the earlier ones are removed again. */
-static int exec_begin(struct exec *exec, const struct buffer *payload, struct error *error)
-{
-	struct sandbox *sandbox = exec->sandbox;
-	struct store *store = sandbox->core->store;
-	struct error ignored;
-	if (exec_logs_create(exec, error) < 0)
-		return -1;
-	const int fds[2] = {exec->logs[0].fd, exec->logs[1].fd};
-	int result = store_exec_insert(store, &exec->row, error);
-	if (result == 0 &&
-	    sandbox_send(sandbox, FRAME_EXEC, exec->row.key, payload->data, payload->size, fds,
-			 exec->row.flags & EXEC_TTY ? 1 : 2, error) == 0) {
-		sandbox->life->exec_rows++;
-		return 0;
-	}
-	exec_logs_unlink(sandbox, &exec->row.id);
-	if (result == 0 && store_exec_delete(store, &sandbox->row.id, &exec->row.id, &ignored) < 0)
-		log_warning("exec %s: %s", exec->row.id.text, ignored.message);
-	return -1;
-}
-
 int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exec **ret_exec,
 	       struct error *error)
 {
 	DONE_BUFFER struct buffer payload = BUFFER(FRAME_PAYLOAD_MAX);
+	struct store *store = sandbox->core->store;
+	struct error ignored;
 	struct exec_row row = {
 	    .id = id_is_set(&spec->id) ? spec->id : id_new(),
 	    .sandbox = sandbox->row.id,
@@ -194,10 +174,24 @@ int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exe
 		exec_watch_time(exec);
 	if (sandbox->life->counters_known)
 		exec->oom_kills_before = sandbox->counters.oom_kills;
-	if (exec_begin(exec, &payload, error) < 0) {
+	/* Logs, row, frame, in this order; if one fails, the earlier ones are removed again. */
+	if (exec_logs_create(exec, error) < 0) {
 		exec_free(exec);
 		return -1;
 	}
+	const int fds[2] = {exec->logs[0].fd, exec->logs[1].fd};
+	int stored = store_exec_insert(store, &exec->row, error);
+	if (stored < 0 ||
+	    sandbox_send(sandbox, FRAME_EXEC, exec->row.key, payload.data, payload.size, fds,
+			 exec->row.flags & EXEC_TTY ? 1 : 2, error) < 0) {
+		exec_logs_unlink(sandbox, &exec->row.id);
+		if (stored == 0 &&
+		    store_exec_delete(store, &sandbox->row.id, &exec->row.id, &ignored) < 0)
+			log_warning("exec %s: %s", exec->row.id.text, ignored.message);
+		exec_free(exec);
+		return -1;
+	}
+	sandbox->life->exec_rows++;
 	if (!spec->context)
 		budget_count_exec(sandbox);
 	activity_exec_started(exec, spec->principal, spec);

@@ -68,8 +68,8 @@ int file_start(struct sandbox *sandbox, const struct principal *principal,
 	       void *data, struct file_operation_handle **ret_handle, struct error *error)
 {
 	uint32_t count = 0;
-	if (sandbox_check_may_exec(sandbox, error) < 0)
-		return -1;
+	if (!sandbox_may_exec(sandbox))
+		return sandbox_refuse_exec(sandbox, error);
 	if (guest_link_version(sandbox->guest) < FILE_OPERATION_SINCE(request->operation))
 		return error_set(error, ERROR_GUEST_PROTOCOL,
 				 "sandbox `%s` was started by an older caisson, whose init does "

@@ -29,12 +29,6 @@ static int pair_pack(struct buffer *buffer, const struct pair *pair)
 	return buffer_append(buffer, pair->value, strlen(pair->value) + 1);
 }
 
-static char *packed_take(struct buffer *buffer, uint32_t *ret_size)
-{
-	*ret_size = (uint32_t)buffer->size;
-	return TAKE_PTR(buffer->data);
-}
-
 int labels_pack(const struct pair *pairs, size_t count, char **ret_packed, uint32_t *ret_size,
 		struct error *error)
 {
@@ -56,7 +50,8 @@ int labels_pack(const struct pair *pairs, size_t count, char **ret_packed, uint3
 		if (pair_pack(&packed, &pairs[i]) < 0)
 			return error_set(error, ERROR_LIMIT_EXCEEDED, "labels are too long");
 	}
-	*ret_packed = packed_take(&packed, ret_size);
+	*ret_size = (uint32_t)packed.size;
+	*ret_packed = TAKE_PTR(packed.data);
 	return 0;
 }
 
@@ -76,7 +71,8 @@ int metadata_pack(const struct pair *pairs, size_t count, char **ret_packed, uin
 					 "metadata has more than %d bytes",
 					 SANDBOX_METADATA_BYTES_MAX);
 	}
-	*ret_packed = packed_take(&packed, ret_size);
+	*ret_size = (uint32_t)packed.size;
+	*ret_packed = TAKE_PTR(packed.data);
 	return 0;
 }
 

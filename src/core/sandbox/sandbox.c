@@ -247,16 +247,14 @@ bool sandbox_may_exec(const struct sandbox *sandbox)
 	return state_facts(sandbox->row.state)->may_exec && sandbox->guest_ready;
 }
 
-int sandbox_check_may_exec(const struct sandbox *sandbox, struct error *error)
+int sandbox_refuse_exec(const struct sandbox *sandbox, struct error *error)
 {
 	const struct state_facts *facts = state_facts(sandbox->row.state);
 	if (!facts->may_exec)
 		return error_set(error, ERROR_SANDBOX_STATE, "sandbox `%s` is %s",
 				 sandbox->row.id.text, facts->name);
-	if (!sandbox->guest_ready)
-		return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
-				 sandbox->row.id.text);
-	return 0;
+	return error_set(error, ERROR_GUEST_GONE, "sandbox `%s` is not connected",
+			 sandbox->row.id.text);
 }
 
 int sandbox_check_kept(const struct sandbox *sandbox, struct error *error)

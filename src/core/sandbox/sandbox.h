@@ -210,8 +210,8 @@ NODISCARD int sandbox_set_timeout(struct sandbox *sandbox, uint32_t seconds, str
 void sandbox_touch(struct sandbox *sandbox);
 /* Commands and file operations can begin at once: it runs, and its init is connected. */
 bool sandbox_may_exec(const struct sandbox *sandbox);
-/* The same: SANDBOX_STATE, GUEST_GONE. */
-NODISCARD int sandbox_check_may_exec(const struct sandbox *sandbox, struct error *error);
+/* The error if they cannot: SANDBOX_STATE, GUEST_GONE. Returns -1. */
+NODISCARD int sandbox_refuse_exec(const struct sandbox *sandbox, struct error *error);
 /* SANDBOX_STATE while it is being deleted, and afterwards. */
 NODISCARD int sandbox_check_kept(const struct sandbox *sandbox, struct error *error);
 

@@ -200,13 +200,6 @@ static int text_pack(struct buffer *buffer, const char *text)
 	return buffer_append(buffer, text, strlen(text) + 1);
 }
 
-/* Moves the buffer's bytes into a row. */
-static char *spec_take_packed(struct buffer *buffer, uint32_t *ret_size)
-{
-	*ret_size = (uint32_t)buffer->size;
-	return TAKE_PTR(buffer->data);
-}
-
 static int spec_check_environment(const struct sandbox_spec *spec, struct sandbox_row *row,
 				  struct error *error)
 {
@@ -227,7 +220,8 @@ static int spec_check_environment(const struct sandbox_spec *spec, struct sandbo
 			return error_set(error, ERROR_LIMIT_EXCEEDED, "env has more than %d bytes",
 					 SANDBOX_ENVIRONMENT_BYTES_MAX);
 	}
-	row->environment = spec_take_packed(&packed, &row->environment_size);
+	row->environment_size = (uint32_t)packed.size;
+	row->environment = TAKE_PTR(packed.data);
 	return 0;
 }
 
@@ -292,7 +286,8 @@ static int spec_check_mounts(const struct principal *principal, const struct san
 		    text_pack(&packed, mount->host_path ? mount->host_path : "") < 0)
 			return error_set(error, ERROR_LIMIT_EXCEEDED, "mounts: a path is too long");
 	}
-	row->mounts = spec_take_packed(&packed, &row->mounts_size);
+	row->mounts_size = (uint32_t)packed.size;
+	row->mounts = TAKE_PTR(packed.data);
 	return 0;
 }
 

@@ -61,7 +61,7 @@ static void run_code_cell_done(void *data, struct code_context *context,
 			tool_exec_failed(tool_exec, error);
 		} else {
 			cell_answer_write(tool_exec, context, cell);
-			tool_exec_answer(tool_exec);
+			answer_send(tool_exec->request, &tool_exec->answer);
 		}
 	}
 	tool_exec_leave(tool_exec);
@@ -161,7 +161,7 @@ static void run_code_hand_back(void *data)
 	} else {
 		answer_cell_view(exec, cell, &view);
 		answer_running(&tool_exec->answer, exec, &view);
-		tool_exec_answer(tool_exec);
+		answer_send(tool_exec->request, &tool_exec->answer);
 	}
 	tool_exec_leave(tool_exec);
 }

@@ -24,7 +24,7 @@ static void run_shell_exec_done(void *data, struct exec *exec, const struct left
 		} else {
 			answer_view_all(exec, &view);
 			answer_exec(&tool_exec->answer, exec, &view, left, count);
-			tool_exec_answer(tool_exec);
+			answer_send(tool_exec->request, &tool_exec->answer);
 		}
 	}
 	tool_exec_leave(tool_exec);
@@ -51,7 +51,7 @@ static void run_shell_hand_back(void *data)
 	else
 		answer_running(&tool_exec->answer, exec, &view);
 	foreground_abandon(TAKE_PTR(tool_exec->foreground), false);
-	tool_exec_answer(tool_exec);
+	answer_send(tool_exec->request, &tool_exec->answer);
 	tool_exec_leave(tool_exec);
 }
 

@@ -116,11 +116,6 @@ struct answer_view tool_exec_view(struct tool_exec *tool_exec, struct buffer *no
 	return view;
 }
 
-void tool_exec_answer(struct tool_exec *tool_exec)
-{
-	answer_send(tool_exec->request, &tool_exec->answer);
-}
-
 void tool_exec_failed(struct tool_exec *tool_exec, const struct error *error)
 {
 	struct mcp_request *request = tool_exec->request;
@@ -154,7 +149,7 @@ static struct exec *tool_exec_detach(struct tool_exec *tool_exec,
 	if (tool_exec->ran) {
 		/* It has ended and its sandbox is being removed: `done` comes, and finds the
 		 * request answered. */
-		tool_exec_answer(tool_exec);
+		answer_send(tool_exec->request, &tool_exec->answer);
 		return NULL;
 	}
 	if (oneshot_detach(tool_exec->oneshot, &sandbox, &exec, &error) == 0) {
@@ -209,7 +204,7 @@ static void oneshot_hand_back(void *data)
 	view.note = buffer_text(&note);
 	answer_view_all(exec, &view);
 	answer_running(&tool_exec->answer, exec, &view);
-	tool_exec_answer(tool_exec);
+	answer_send(tool_exec->request, &tool_exec->answer);
 	tool_exec_leave(tool_exec);
 }
 
@@ -243,7 +238,7 @@ void tool_exec_oneshot_done(void *data, const struct error *error)
 		if (error)
 			tool_exec_failed(tool_exec, error);
 		else
-			tool_exec_answer(tool_exec);
+			answer_send(tool_exec->request, &tool_exec->answer);
 	}
 	tool_exec_leave(tool_exec);
 }

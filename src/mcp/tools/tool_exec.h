@@ -60,8 +60,6 @@ void tool_exec_leave(struct tool_exec *tool_exec);
 void tool_exec_changed(struct tool_exec *tool_exec, struct exec *exec);
 /* The output to show, and the note which sandbox it was; `note` is the room for it. */
 struct answer_view tool_exec_view(struct tool_exec *tool_exec, struct buffer *note);
-/* Sends the answer that was made. */
-void tool_exec_answer(struct tool_exec *tool_exec);
 /* It could not be run, or its end is unknown. If the daemon is being restarted, the command
  * continues as a job. */
 void tool_exec_failed(struct tool_exec *tool_exec, const struct error *error);

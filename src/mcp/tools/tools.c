@@ -213,9 +213,8 @@ static void tools_refuse_unknown(struct mcp_request *request, const char *name)
 		  names.size ? "are: " : "is none here", buffer_text(&names));
 }
 
-/* The capabilities that the client lacks; "" if none is missing. */
-static void missing_capabilities(const struct mcp_request *request, const struct mcp_tool *tool,
-				 struct buffer *to)
+/* Does the client lack capabilities that the tool needs? */
+static bool tool_refuse_incapable(struct mcp_request *request, const struct mcp_tool *tool)
 {
 	static const struct {
 		uint32_t capability;
@@ -229,8 +228,9 @@ static void missing_capabilities(const struct mcp_request *request, const struct
 	if ((tool->hints & TOOL_TASK_ONLY) && !(request->client & CLIENT_TASKS))
 		missing |= CLIENT_TASKS;
 	if (!missing)
-		return;
-	struct json_writer writer = json_writer_on(to);
+		return false;
+	struct buffer names DONE_BUFFER = BUFFER(KIB), data DONE_BUFFER = BUFFER(2 * KIB);
+	struct json_writer writer = json_writer_on(&names);
 	put_object(&writer, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(capabilities); i++)
 		if (missing & capabilities[i].capability)
@@ -238,22 +238,14 @@ static void missing_capabilities(const struct mcp_request *request, const struct
 	if (missing & CLIENT_TASKS)
 		put_json(&writer, "extensions", TASKS_EXTENSION, strlen(TASKS_EXTENSION));
 	put_object_end(&writer);
-}
-
-static bool tool_refuse_incapable(struct mcp_request *request, const struct mcp_tool *tool)
-{
-	struct buffer missing DONE_BUFFER = BUFFER(KIB), data DONE_BUFFER = BUFFER(2 * KIB);
-	missing_capabilities(request, tool, &missing);
-	if (missing.size == 0)
-		return false;
 	if (!revision_modern(request->revision)) {
 		content_refuse(request, "%s needs a client with the capabilities %s", tool->name,
-			       buffer_text(&missing));
+			       buffer_text(&names));
 		return true;
 	}
-	(void)!buffer_printf(&data, "{\"requiredCapabilities\":%s}", buffer_text(&missing));
+	(void)!buffer_printf(&data, "{\"requiredCapabilities\":%s}", buffer_text(&names));
 	mcp_error(request, MCP_MISSING_CAPABILITY, buffer_text(&data),
-		  "%s needs a client with the capabilities %s", tool->name, buffer_text(&missing));
+		  "%s needs a client with the capabilities %s", tool->name, buffer_text(&names));
 	return true;
 }
 

@@ -30,7 +30,7 @@ struct job_list {
 static bool job_list_add(void *data, const struct exec_row *row)
 {
 	struct job_list *list = data;
-	bool ended = exec_row_ended(row);
+	bool ended = row->state >= EXEC_ENDED;
 	struct buffer line DONE_BUFFER = BUFFER(KIB);
 	const char *command = row->command ? row->command : "";
 	size_t shown = text_utf8_prefix(command, MIN(strlen(command), (size_t)COMMAND_SHOWN));

@@ -41,19 +41,9 @@ static void call_read_accept(struct post *post, const char *accept)
 	post->accepts_json = json || !post->accepts_stream;
 }
 
-static bool media_type_is_json(const char *type)
-{
-	return type && media_type_is(type, strcspn(type, "; "), "application/json");
-}
-
 static const char *version_header(const struct post *post)
 {
 	return http_header(post->call->exchange, "mcp-protocol-version");
-}
-
-static struct mcp_headers call_headers(const struct post *post)
-{
-	return (struct mcp_headers){.get = http_single_header, .data = post->call->exchange};
 }
 
 static void post_refuse(struct post *post, const json_t *id, enum mcp_code code, int status,
@@ -83,7 +73,7 @@ static void post_receive_modern(struct post *post, json_t *json, const struct me
 	struct mcp_problem problem;
 	struct envelope envelope;
 	const char *version = version_header(post);
-	struct mcp_headers headers = call_headers(post);
+	struct mcp_headers headers = {.get = http_single_header, .data = post->call->exchange};
 	if (message->kind == MESSAGE_RESPONSE) {
 		post_refuse(post, message->id, MCP_INVALID_REQUEST, 400,
 			    "this revision has no requests of the server that could be answered");
@@ -336,7 +326,8 @@ static void post_body_end(struct call *call)
 void http_post(struct call *call, struct mcp_server *server, const struct mcp_view *view)
 {
 	struct mcp_problem problem;
-	if (!media_type_is_json(http_header(call->exchange, "content-type"))) {
+	const char *type = http_header(call->exchange, "content-type");
+	if (!type || !media_type_is(type, strcspn(type, "; "), "application/json")) {
 		problem_set(&problem, MCP_INVALID_REQUEST, 415,
 			    "the Content-Type must be application/json");
 		http_problem(call, NULL, &problem);
@@ -353,7 +344,6 @@ void http_post(struct call *call, struct mcp_server *server, const struct mcp_vi
 	call->raw = BUFFER(most);
 	call->stream.on_data = post_body_data;
 	call->stream.on_end = post_body_end;
-	/* post_body_data() refuses larger bodies itself: the HTTP layer's answer would not be
-	 * MCP's. */
+	/* body_data() refuses larger bodies itself: the HTTP layer's answer would not be MCP's. */
 	http_body_read(call->exchange, UINT64_MAX);
 }
