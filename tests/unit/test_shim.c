@@ -448,7 +448,7 @@ TEST(auto_takes_a_fresh_and_fast_release)
 	runsc.date = 20261102;
 	snprintf(runsc.platform, sizeof(runsc.platform), "ptrace");
 	runsc_auto_objection(&runsc, now, text, sizeof(text));
-	CHECK(strstr(text, "slow ptrace") && !strstr(text, "year"));
+	CHECK(strstr(text, "slow platform ptrace") && !strstr(text, "year"));
 	runsc.date = 0;
 	runsc_auto_objection(&runsc, now, text, sizeof(text));
 	CHECK(strstr(text, "no date"));
