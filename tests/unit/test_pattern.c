@@ -1,5 +1,5 @@
 /* The glob matcher: what matches, and that no pattern makes it slow. */
-#include "base/pattern.h"
+#include "base/pattern/pattern.h"
 
 #include <errno.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 static bool match_with(const char *text, const char *pattern, bool hidden)
 {
 	struct pattern *compiled FREE_PATTERN = NULL;
-	if (pattern_compile(pattern, strlen(pattern), hidden, &compiled) < 0)
+	if (pattern_compile_glob(pattern, strlen(pattern), hidden, &compiled) < 0)
 		return false;
 	return pattern_matches(compiled, text, strlen(text));
 }
@@ -108,23 +108,23 @@ TEST(leading_dots)
 TEST(refused)
 {
 	struct pattern *compiled FREE_PATTERN = NULL;
-	char *large = malloc(PATTERN_MAX + 1);
-	memset(large, '*', PATTERN_MAX + 1);
-	CHECK_INT(pattern_compile("", 0, false, &compiled), -EINVAL);
-	CHECK_INT(pattern_compile("a\0b", 3, false, &compiled), -EINVAL);
-	CHECK_INT(pattern_compile(large, PATTERN_MAX + 1, false, &compiled), -E2BIG);
+	char *large = malloc(GLOB_MAX + 1);
+	memset(large, '*', GLOB_MAX + 1);
+	CHECK_INT(pattern_compile_glob("", 0, false, &compiled), -EINVAL);
+	CHECK_INT(pattern_compile_glob("a\0b", 3, false, &compiled), -EINVAL);
+	CHECK_INT(pattern_compile_glob(large, GLOB_MAX + 1, false, &compiled), -E2BIG);
 	free(large);
 }
 
 TEST(directories_only)
 {
 	struct pattern *compiled FREE_PATTERN = NULL;
-	CHECK_INT(pattern_compile("a*/", 3, false, &compiled), 0);
+	CHECK_INT(pattern_compile_glob("a*/", 3, false, &compiled), 0);
 	CHECK(pattern_wants_directory(compiled));
 	CHECK(pattern_matches(compiled, "ab", 2));
-	CHECK_INT(pattern_fixed_prefix("src/lib/*.c", 11), 8);
-	CHECK_INT(pattern_fixed_prefix("*.c", 3), 0);
-	CHECK_INT(pattern_fixed_prefix("src/lib", 7), 4);
+	CHECK_INT(glob_fixed_prefix("src/lib/*.c", 11), 8);
+	CHECK_INT(glob_fixed_prefix("*.c", 3), 0);
+	CHECK_INT(glob_fixed_prefix("src/lib", 7), 4);
 }
 
 /* Patterns that take a backtracking matcher for ever. */
@@ -138,18 +138,18 @@ TEST(no_blow_up)
 		memcpy(pattern + i, "*a", 2);
 	pattern[sizeof(pattern) - 1] = 'b';
 	struct pattern *compiled FREE_PATTERN = NULL;
-	CHECK_INT(pattern_compile(pattern, sizeof(pattern), false, &compiled), 0);
+	CHECK_INT(pattern_compile_glob(pattern, sizeof(pattern), false, &compiled), 0);
 	CHECK(!pattern_matches(compiled, text, sizeof(text)));
 	pattern_free(&compiled);
 	for (size_t i = 0; i + 6 <= sizeof(pattern); i += 6)
 		memcpy(pattern + i, "{a,aa}", 6);
-	CHECK_INT(pattern_compile(pattern, 2046, false, &compiled), 0);
+	CHECK_INT(pattern_compile_glob(pattern, 2046, false, &compiled), 0);
 	CHECK(!pattern_matches(compiled, text, 300));
 	CHECK(pattern_matches(compiled, text, 400));
 	pattern_free(&compiled);
 	for (size_t i = 0; i + 3 <= sizeof(pattern); i += 3)
 		memcpy(pattern + i, "**/", 3);
-	CHECK_INT(pattern_compile(pattern, 2046, false, &compiled), 0);
+	CHECK_INT(pattern_compile_glob(pattern, 2046, false, &compiled), 0);
 	for (size_t i = 1; i < sizeof(text); i += 2)
 		text[i] = '/';
 	CHECK(pattern_matches(compiled, text, sizeof(text) - 1));
