@@ -55,6 +55,12 @@ TEST(sets)
 	CHECK(match("x", "[[:digit:]x]"));
 	CHECK(match("[ab", "[ab"));
 	CHECK(match("\xc3\xa9", "[\xc3\xa0-\xc3\xbf]"));
+	CHECK(!match("a/b", "a[+-9]b"));
+	CHECK(match("a\nb", "a[[:space:]]b"));
+	/* Regular expressions refuse these. */
+	CHECK(!match("b", "[c-a]"));
+	CHECK(!match("b", "[[:no:]]"));
+	CHECK(match("b", "[![:no:]]"));
 }
 
 TEST(braces)
@@ -113,6 +119,12 @@ TEST(refused)
 	CHECK_INT(pattern_compile_glob("", 0, false, &compiled), -EINVAL);
 	CHECK_INT(pattern_compile_glob("a\0b", 3, false, &compiled), -EINVAL);
 	CHECK_INT(pattern_compile_glob(large, GLOB_MAX + 1, false, &compiled), -E2BIG);
+	/* No glob of that size is too large for its program. */
+	for (size_t i = 1; i < GLOB_MAX; i++)
+		large[i] = i % 2 ? '*' : ',';
+	large[0] = '{';
+	large[GLOB_MAX - 1] = '}';
+	CHECK_INT(pattern_compile_glob(large, GLOB_MAX, false, &compiled), 0);
 	free(large);
 }
 
