@@ -165,6 +165,12 @@ TEST(no_blow_up)
 	for (size_t i = 1; i < sizeof(text); i += 2)
 		text[i] = '/';
 	CHECK(pattern_matches(compiled, text, sizeof(text) - 1));
+	pattern_free(&compiled);
+	/* Beginnings of sets and groups without an end. */
+	for (size_t i = 0; i + 3 <= sizeof(text); i += 3)
+		memcpy(text + i, "{[:", 3);
+	CHECK_INT(pattern_compile_glob(text, 4095, false, &compiled), 0);
+	CHECK(pattern_matches(compiled, text, 4095));
 	CHECK((clock() - before) / CLOCKS_PER_SEC < 10);
 }
 

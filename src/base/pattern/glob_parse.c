@@ -19,45 +19,49 @@ size_t glob_fixed_prefix(const char *text, size_t size)
 	return fixed;
 }
 
-/* The size of the set that starts at this '[', or 0 without an end (then '[' is a literal). */
-static size_t set_text_size(const char *text, size_t size)
+/* For each byte of a glob, what follows it as a part of a set or of a group. Found from the end of
+ * the text, so that nested beginnings without an end do not cost more than others. */
+struct ends {
+	uint16_t set[GLOB_MAX + 2];   /* the ']' that ends a set; 0: none */
+	uint16_t group[GLOB_MAX + 2]; /* the '}' that ends a group; 0: none */
+	bool comma[GLOB_MAX + 2];     /* the group has a comma of its own before that */
+};
+
+/* The index of the ']' that ends the set at this '[', or 0 (then '[' is a literal). */
+static size_t set_end(const struct ends *ends, const char *text, size_t size, size_t at)
 {
-	size_t at = 1;
-	if (at < size && (text[at] == '!' || text[at] == '^'))
-		at++;
-	for (bool first = true; at < size; first = false, at++) {
-		if (text[at] == ']' && !first)
-			return at + 1;
-		size_t class = class_text_size(text + at, size - at);
-		if (class > 0)
-			at += class - 1;
-		else if (text[at] == '\\' && at + 1 < size)
-			at++;
-	}
-	return 0;
+	at++;
+	at += at < size && (text[at] == '!' || text[at] == '^');
+	at += at < size && text[at] == ']';
+	return ends->set[at];
 }
 
 /* The index of the '}' that ends the group at this '{', if it is one: balanced, with a comma of
  * its own; else 0. */
-static size_t group_text_end(const char *text, size_t size)
+static size_t group_end(const struct ends *ends, size_t at)
 {
-	int depth = 0;
-	bool comma = false;
-	for (size_t at = 0; at < size; at++) {
-		if (text[at] == '\\') {
-			at++;
-		} else if (text[at] == '[') {
-			size_t set = set_text_size(text + at, size - at);
-			at += set > 0 ? set - 1 : 0;
-		} else if (text[at] == '{') {
-			depth++;
-		} else if (text[at] == ',' && depth == 1) {
-			comma = true;
-		} else if (text[at] == '}' && --depth == 0) {
-			return comma ? at : 0;
-		}
+	return ends->comma[at + 1] ? ends->group[at + 1] : 0;
+}
+
+static void ends_find(struct ends *ends, const char *text, size_t size)
+{
+	*ends = (struct ends){0};
+	for (size_t at = size; at-- > 0;) {
+		char sign = text[at];
+		size_t class = sign == '[' ? class_text_size(text + at, size - at) : 0;
+		size_t length = class > 0 ? class : sign == '\\' ? 2 : 1;
+		ends->set[at] = sign == ']' ? (uint16_t)at : ends->set[at + length];
+		size_t next = at + (sign == '\\' ? 2 : 1);
+		size_t inner = sign == '['   ? set_end(ends, text, size, at)
+			       : sign == '{' ? ends->group[at + 1]
+					     : 0;
+		if (inner > 0)
+			next = inner + 1;
+		else if (sign == '{')
+			next = size; /* no end of an outer group either */
+		ends->group[at] = sign == '}' ? (uint16_t)at : ends->group[next];
+		ends->comma[at] = sign != '}' && (sign == ',' || ends->comma[next]);
 	}
-	return 0;
 }
 
 /* Adds least to most characters of a component. */
@@ -148,14 +152,14 @@ static void set_parse(struct parser *parser, size_t end)
 }
 
 /* Parses up to `end`; in a group, its alternatives. */
-static void sequence_parse(struct parser *parser, size_t end, bool in_group)
+static void sequence_parse(struct parser *parser, const struct ends *ends, size_t end,
+			   bool in_group)
 {
 	struct program *program = parser->program;
 	struct alternatives alternatives = alternatives_begin(program);
 	while (parser->at < end && program->error == 0) {
-		const char *here = parser->text + parser->at;
-		size_t left = parser->size - parser->at, size;
-		switch (*here) {
+		size_t inner;
+		switch (parser->text[parser->at]) {
 		case '*':
 			stars_parse(parser, in_group);
 			continue;
@@ -164,18 +168,18 @@ static void sequence_parse(struct parser *parser, size_t end, bool in_group)
 			parser->at++;
 			continue;
 		case '[':
-			size = set_text_size(here, left);
-			if (size == 0)
+			inner = set_end(ends, parser->text, parser->size, parser->at);
+			if (inner == 0)
 				break;
-			set_parse(parser, parser->at + size - 1);
+			set_parse(parser, inner);
 			continue;
 		case '{':
-			size = parser->depth < DEPTH_MAX ? group_text_end(here, left) : 0;
-			if (size == 0)
+			inner = parser->depth < DEPTH_MAX ? group_end(ends, parser->at) : 0;
+			if (inner == 0)
 				break;
 			parser->at++;
 			parser->depth++;
-			sequence_parse(parser, parser->at + size - 1, true);
+			sequence_parse(parser, ends, inner, true);
 			parser->depth--;
 			parser->at++;
 			continue;
@@ -186,7 +190,7 @@ static void sequence_parse(struct parser *parser, size_t end, bool in_group)
 			parser->at++;
 			continue;
 		case '\\':
-			parser->at += left > 1;
+			parser->at += parser->at + 1 < parser->size;
 			break;
 		default:
 			break;
@@ -199,8 +203,10 @@ static void sequence_parse(struct parser *parser, size_t end, bool in_group)
 int glob_parse(const char *text, size_t size, struct program *program)
 {
 	struct parser parser = {.program = program, .text = text, .size = size};
+	struct ends ends;
+	ends_find(&ends, text, size);
 	program->outside_sets = '/';
-	sequence_parse(&parser, size, false);
+	sequence_parse(&parser, &ends, size, false);
 	program_add(program, STEP_LINE_END, 0, 0);
 	program_add(program, STEP_MATCH, 0, 0);
 	return program->error;

@@ -1,7 +1,6 @@
 /* Compiles the text of a regular expression to a program. Called by pattern_compile_regex();
  * allocates, never blocks. The text is hostile: repetitions and the depth of groups are bounded
  * here, the size of all in program.c. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/pattern/program.h"
