@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/regex.h"
+#include "base/pattern/pattern.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,19 +21,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t pattern_size = newline ? (size_t)(newline - pattern) : size - 1;
 	const char *text = newline ? newline + 1 : pattern;
 	size_t text_size = newline ? size - 2 - pattern_size : size - 1;
-	struct regex *regex FREE_REGEX = NULL;
+	struct pattern *regex FREE_PATTERN = NULL;
 	const char *reason = NULL;
 	int asked = 0;
 	size_t at = 0;
-	if (regex_compile(pattern, pattern_size, data[0] & 1, &regex, &reason) < 0)
+	if (pattern_compile_regex(pattern, pattern_size, data[0] & 1, &regex, &reason) < 0)
 		return 0;
-	const struct regex_text searched = {.text = text,
-					    .end = text_size,
-					    .begins = data[0] & 2,
-					    .ends = data[0] & 4,
-					    .cancelled = stop,
-					    .context = &asked};
-	if (regex_find(regex, &searched, &at) > 0 && at > text_size)
+	const struct pattern_text searched = {.text = text,
+					      .end = text_size,
+					      .begins = data[0] & 2,
+					      .ends = data[0] & 4,
+					      .cancelled = stop,
+					      .context = &asked};
+	if (pattern_find(regex, &searched, &at) > 0 && at > text_size)
 		abort();
 	return 0;
 }

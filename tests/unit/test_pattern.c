@@ -1,5 +1,5 @@
 /* The glob matcher: what matches, and that no pattern makes it slow. */
-#include "base/pattern.h"
+#include "base/pattern/pattern.h"
 
 #include <errno.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 static bool match_with(const char *text, const char *pattern, bool hidden)
 {
 	struct pattern *compiled FREE_PATTERN = NULL;
-	if (pattern_compile(pattern, strlen(pattern), hidden, &compiled) < 0)
+	if (pattern_compile_glob(pattern, strlen(pattern), hidden, &compiled) < 0)
 		return false;
 	return pattern_matches(compiled, text, strlen(text));
 }
@@ -55,6 +55,12 @@ TEST(sets)
 	CHECK(match("x", "[[:digit:]x]"));
 	CHECK(match("[ab", "[ab"));
 	CHECK(match("\xc3\xa9", "[\xc3\xa0-\xc3\xbf]"));
+	CHECK(!match("a/b", "a[+-9]b"));
+	CHECK(match("a\nb", "a[[:space:]]b"));
+	/* Regular expressions refuse these. */
+	CHECK(!match("b", "[c-a]"));
+	CHECK(!match("b", "[[:no:]]"));
+	CHECK(match("b", "[![:no:]]"));
 }
 
 TEST(braces)
@@ -108,23 +114,29 @@ TEST(leading_dots)
 TEST(refused)
 {
 	struct pattern *compiled FREE_PATTERN = NULL;
-	char *large = malloc(PATTERN_MAX + 1);
-	memset(large, '*', PATTERN_MAX + 1);
-	CHECK_INT(pattern_compile("", 0, false, &compiled), -EINVAL);
-	CHECK_INT(pattern_compile("a\0b", 3, false, &compiled), -EINVAL);
-	CHECK_INT(pattern_compile(large, PATTERN_MAX + 1, false, &compiled), -E2BIG);
+	char *large = malloc(GLOB_MAX + 1);
+	memset(large, '*', GLOB_MAX + 1);
+	CHECK_INT(pattern_compile_glob("", 0, false, &compiled), -EINVAL);
+	CHECK_INT(pattern_compile_glob("a\0b", 3, false, &compiled), -EINVAL);
+	CHECK_INT(pattern_compile_glob(large, GLOB_MAX + 1, false, &compiled), -E2BIG);
+	/* No glob of that size is too large for its program. */
+	for (size_t i = 1; i < GLOB_MAX; i++)
+		large[i] = i % 2 ? '*' : ',';
+	large[0] = '{';
+	large[GLOB_MAX - 1] = '}';
+	CHECK_INT(pattern_compile_glob(large, GLOB_MAX, false, &compiled), 0);
 	free(large);
 }
 
 TEST(directories_only)
 {
 	struct pattern *compiled FREE_PATTERN = NULL;
-	CHECK_INT(pattern_compile("a*/", 3, false, &compiled), 0);
+	CHECK_INT(pattern_compile_glob("a*/", 3, false, &compiled), 0);
 	CHECK(pattern_wants_directory(compiled));
 	CHECK(pattern_matches(compiled, "ab", 2));
-	CHECK_INT(pattern_fixed_prefix("src/lib/*.c", 11), 8);
-	CHECK_INT(pattern_fixed_prefix("*.c", 3), 0);
-	CHECK_INT(pattern_fixed_prefix("src/lib", 7), 4);
+	CHECK_INT(glob_fixed_prefix("src/lib/*.c", 11), 8);
+	CHECK_INT(glob_fixed_prefix("*.c", 3), 0);
+	CHECK_INT(glob_fixed_prefix("src/lib", 7), 4);
 }
 
 /* Patterns that take a backtracking matcher for ever. */
@@ -138,21 +150,27 @@ TEST(no_blow_up)
 		memcpy(pattern + i, "*a", 2);
 	pattern[sizeof(pattern) - 1] = 'b';
 	struct pattern *compiled FREE_PATTERN = NULL;
-	CHECK_INT(pattern_compile(pattern, sizeof(pattern), false, &compiled), 0);
+	CHECK_INT(pattern_compile_glob(pattern, sizeof(pattern), false, &compiled), 0);
 	CHECK(!pattern_matches(compiled, text, sizeof(text)));
 	pattern_free(&compiled);
 	for (size_t i = 0; i + 6 <= sizeof(pattern); i += 6)
 		memcpy(pattern + i, "{a,aa}", 6);
-	CHECK_INT(pattern_compile(pattern, 2046, false, &compiled), 0);
+	CHECK_INT(pattern_compile_glob(pattern, 2046, false, &compiled), 0);
 	CHECK(!pattern_matches(compiled, text, 300));
 	CHECK(pattern_matches(compiled, text, 400));
 	pattern_free(&compiled);
 	for (size_t i = 0; i + 3 <= sizeof(pattern); i += 3)
 		memcpy(pattern + i, "**/", 3);
-	CHECK_INT(pattern_compile(pattern, 2046, false, &compiled), 0);
+	CHECK_INT(pattern_compile_glob(pattern, 2046, false, &compiled), 0);
 	for (size_t i = 1; i < sizeof(text); i += 2)
 		text[i] = '/';
 	CHECK(pattern_matches(compiled, text, sizeof(text) - 1));
+	pattern_free(&compiled);
+	/* Beginnings of sets and groups without an end. */
+	for (size_t i = 0; i + 3 <= sizeof(text); i += 3)
+		memcpy(text + i, "{[:", 3);
+	CHECK_INT(pattern_compile_glob(text, 4095, false, &compiled), 0);
+	CHECK(pattern_matches(compiled, text, 4095));
 	CHECK((clock() - before) / CLOCKS_PER_SEC < 10);
 }
 

@@ -1,6 +1,6 @@
 /* The regular expressions of grep: what matches and where, against tables and, for random patterns,
  * against the C library's. */
-#include "base/regex.h"
+#include "base/pattern/pattern.h"
 
 #include <errno.h>
 #include <regex.h>
@@ -11,14 +11,14 @@
 /* Where the first match begins, -1 for none, -2 when the pattern is refused. */
 static int find_with(const char *pattern, const char *text, bool ignore_case)
 {
-	struct regex *regex FREE_REGEX = NULL;
+	struct pattern *regex FREE_PATTERN = NULL;
 	const char *reason = NULL;
 	size_t at = 0;
-	if (regex_compile(pattern, strlen(pattern), ignore_case, &regex, &reason) < 0)
+	if (pattern_compile_regex(pattern, strlen(pattern), ignore_case, &regex, &reason) < 0)
 		return reason && reason[0] ? -2 : -3;
-	const struct regex_text searched = {
+	const struct pattern_text searched = {
 	    .text = text, .end = strlen(text), .begins = true, .ends = true};
-	return regex_find(regex, &searched, &at) ? (int)at : -1;
+	return pattern_find(regex, &searched, &at) ? (int)at : -1;
 }
 
 static int find(const char *pattern, const char *text)
@@ -207,18 +207,18 @@ TEST(slow_ones_can_be_cancelled)
 	size_t size = 1 << 20, at;
 	char *text = malloc(size);
 	memset(text, 'a', size);
-	struct regex *regex FREE_REGEX = NULL;
+	struct pattern *regex FREE_PATTERN = NULL;
 	const char *reason;
 	int asked = 0;
-	CHECK_INT(regex_compile(pattern, strlen(pattern), false, &regex, &reason), 0);
-	const struct regex_text searched = {.text = text,
-					    .end = size,
-					    .begins = true,
-					    .ends = true,
-					    .cancelled = stop,
-					    .context = &asked};
+	CHECK_INT(pattern_compile_regex(pattern, strlen(pattern), false, &regex, &reason), 0);
+	const struct pattern_text searched = {.text = text,
+					      .end = size,
+					      .begins = true,
+					      .ends = true,
+					      .cancelled = stop,
+					      .context = &asked};
 	clock_t before = clock();
-	CHECK_INT(regex_find(regex, &searched, &at), -ECANCELED);
+	CHECK_INT(pattern_find(regex, &searched, &at), -ECANCELED);
 	CHECK_INT(asked, 3);
 	CHECK((clock() - before) / CLOCKS_PER_SEC < 5);
 	free(text);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/pattern.h"
+#include "base/pattern/pattern.h"
 #include "init/file/internal.h"
 
 #define CANCEL_LOOK 1024
@@ -127,7 +127,7 @@ static int glob_search(struct glob *glob, int *directory)
 {
 	struct file_walk walk DONE_WALK = {.directory = -1};
 	struct pattern_state start DONE_STATE = {0};
-	int result = pattern_start(glob->pattern, &start);
+	int result = pattern_start(&start);
 	if (result == 0)
 		result = glob_push_state(glob, &start);
 	if (result == 0)
@@ -154,7 +154,7 @@ static int glob_search(struct glob *glob, int *directory)
 static int pattern_take_fixed_part(struct glob *glob, struct bytes *pattern)
 {
 	const char *text = (const char *)pattern->data;
-	size_t size = pattern_fixed_prefix(text, pattern->size);
+	size_t size = glob_fixed_prefix(text, pattern->size);
 	if (size > GUEST_PATH_MAX - glob->prefix.size)
 		return -ENAMETOOLONG;
 	memcpy(glob->prefix.text + glob->prefix.size, text, size);
@@ -206,8 +206,8 @@ int file_glob(struct operation *operation, struct failure *failure)
 		return file_refused(failure, ERROR_PATTERN_INVALID, "", "the pattern is empty");
 	if (glob_open_start(&glob, &pattern, &directory, failure) < 0)
 		return -1;
-	int result = pattern_compile((const char *)pattern.data, pattern.size,
-				     request->flags & FILE_HIDDEN, &glob.pattern);
+	int result = pattern_compile_glob((const char *)pattern.data, pattern.size,
+					  request->flags & FILE_HIDDEN, &glob.pattern);
 	if (result == -EINVAL || result == -E2BIG)
 		return file_refused(failure, ERROR_PATTERN_INVALID, "",
 				    "the pattern is empty, too long or holds a NUL byte");

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/pattern.h"
+#include "base/pattern/pattern.h"
 #include "init/file/internal.h"
 #include "init/file/search.h"
 
@@ -170,8 +170,8 @@ int file_grep(struct operation *operation, struct failure *failure)
 		return -1;
 	int result = 0;
 	if (request->path2.size > 0)
-		result = pattern_compile((const char *)request->path2.data, request->path2.size,
-					 true, &grep.filter);
+		result = pattern_compile_glob((const char *)request->path2.data,
+					      request->path2.size, true, &grep.filter);
 	if (result == -EINVAL || result == -E2BIG)
 		return file_refused(failure, ERROR_PATTERN_INVALID, "",
 				    "the name filter is too long or holds a NUL byte");

@@ -26,8 +26,8 @@ static int search_compile_regex(struct text_search *search, struct bytes pattern
 				struct failure *failure)
 {
 	const char *reason = "";
-	int result = regex_compile((const char *)pattern.data, pattern.size, search->ignore_case,
-				   &search->regex, &reason);
+	int result = pattern_compile_regex((const char *)pattern.data, pattern.size,
+					   search->ignore_case, &search->regex, &reason);
 	if (result == -EINVAL)
 		return file_refused(failure, ERROR_PATTERN_INVALID,
 				    "the regular expression cannot be used", reason);
@@ -65,7 +65,7 @@ int search_open(struct text_search *search, struct operation *operation, struct 
 
 void search_done(struct text_search *search)
 {
-	regex_free(&search->regex);
+	pattern_free(&search->regex);
 	free(search->pattern);
 	free(search->buffer);
 	free(search->folded);
@@ -83,7 +83,7 @@ static int search_find(struct text_search *search, size_t start, size_t end, boo
 		       size_t *ret_at)
 {
 	if (search->regex) {
-		const struct regex_text text = {
+		const struct pattern_text text = {
 		    .text = search->buffer,
 		    .start = start,
 		    .end = end,
@@ -92,7 +92,7 @@ static int search_find(struct text_search *search, size_t start, size_t end, boo
 		    .cancelled = search_is_cancelled,
 		    .context = search->operation,
 		};
-		return regex_find(search->regex, &text, ret_at);
+		return pattern_find(search->regex, &text, ret_at);
 	}
 	const char *text = search->folded ? search->folded : search->buffer;
 	const char *found =

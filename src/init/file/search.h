@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/macros.h"
-#include "base/regex.h"
+#include "base/pattern/pattern.h"
 #include "init/file/internal.h"
 
 #define SEARCH_PATTERN_MAX (64 * 1024)
@@ -24,7 +24,7 @@ struct text_search {
 	bool ignore_case, holes_cannot_match;
 	char *pattern; /* literal; folded to lower case with ignore_case */
 	size_t pattern_size;
-	struct regex *regex; /* NULL: literal */
+	struct pattern *regex; /* NULL: literal */
 	/* A window on the file: `size` bytes from offset `base`. `folded` is the same in lower
 	 * case, for a literal pattern with ignore_case. */
 	char *buffer, *folded;

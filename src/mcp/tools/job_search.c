@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/regex.h"
+#include "base/pattern/pattern.h"
 #include "base/text.h"
 #include "mcp/request.h"
 
@@ -24,7 +24,7 @@ int search_begin(struct job_search *search, const char *pattern, uint64_t max,
 		 const char **ret_reason)
 {
 	*ret_reason = "out of memory";
-	if (regex_compile(pattern, strlen(pattern), false, &search->regex, ret_reason) < 0)
+	if (pattern_compile_regex(pattern, strlen(pattern), false, &search->regex, ret_reason) < 0)
 		return -1;
 	search->max = max;
 	/* A line is shown with its offset, and with every byte as four in the worst case. */
@@ -34,7 +34,7 @@ int search_begin(struct job_search *search, const char *pattern, uint64_t max,
 
 void search_done(struct job_search *search)
 {
-	regex_free(&search->regex);
+	pattern_free(&search->regex);
 	buffer_done(&search->lines);
 }
 
@@ -74,7 +74,7 @@ static enum search_state search_lines(struct job_search *search, enum exec_strea
 		size_t length = end ? (size_t)(end - data) - at : size - at;
 		unsigned looks = 0;
 		size_t where;
-		const struct regex_text text = {
+		const struct pattern_text text = {
 		    .text = data + at,
 		    .end = length,
 		    .begins = true,
@@ -82,7 +82,7 @@ static enum search_state search_lines(struct job_search *search, enum exec_strea
 		    .cancelled = search_took_too_long,
 		    .context = &looks,
 		};
-		int found = regex_find(search->regex, &text, &where);
+		int found = pattern_find(search->regex, &text, &where);
 		if (found < 0)
 			return SEARCH_TOO_COSTLY;
 		if (found > 0)

@@ -7,10 +7,10 @@
 #include "mcp/tools/output.h"
 
 struct mcp_request;
-struct regex;
+struct pattern;
 
 struct job_search {
-	struct regex *regex;
+	struct pattern *regex;
 	uint64_t at[2]; /* of each stream: the part before is searched */
 	bool wanted[2];
 	uint64_t max; /* bytes of lines */
