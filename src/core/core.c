@@ -374,7 +374,9 @@ int core_start(struct core *core, uv_loop_t *loop, const struct config *config, 
 	struct spawn_message hello = {.type = SPAWN_HELLO,
 				      .hello.version = SPAWNER_PROTOCOL_VERSION};
 	if (core_make_directory(config->state, "db", path, sizeof(path), error) == 0 &&
-	    store_open(path, &core->store, error) == 0 && budgets_load(core, error) == 0 &&
+	    store_open(path, &core->store, error) == 0 &&
+	    store_checkpoint_in_thread(core->store, loop, error) == 0 &&
+	    budgets_load(core, error) == 0 &&
 	    core_make_directory(config->state, "logs", path, sizeof(path), error) == 0 &&
 	    logs_open_directory(core, error) == 0) {
 		core->spawner = spawner_client_new(loop, spawner_fd, &callbacks, core);

@@ -1,7 +1,8 @@
 /* The SQLite connection: opening an untrusted file, migrating, caching statements, errors.
  *
- * Called by core at its start and by the files with rows. Blocks for local disk only. A second
- * connection exists only when a person inspects the file, hence the short busy time.
+ * Called by core at its start and by the files with rows. Blocks for local disk only. There are two
+ * other connections, and a writer waits for neither: that of checkpoints (checkpoint.h), and that
+ * of a person who inspects the file, hence the short busy time.
  *
  * A database is checked through a read-only connection before anything is written: one that is
  * damaged, foreign or newer stays unchanged. A new one is built under another name and renamed when
@@ -21,6 +22,7 @@
 #include "base/log.h"
 #include "base/statistics.h"
 #include "base/text.h"
+#include "store/checkpoint.h"
 #include "store/fault.h"
 
 #define BUSY_MS 100
@@ -182,7 +184,7 @@ static int database_read_number(sqlite3 *database, const char *sql, int64_t *ret
 	return result;
 }
 
-static int database_open(const char *path, int flags, sqlite3 **ret_database, struct error *error)
+int store_connect(const char *path, int flags, sqlite3 **ret_database, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	int code = sqlite3_open_v2(path, &database,
@@ -253,7 +255,7 @@ static int database_check(const char *path, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	int64_t application, version;
-	if (database_open(path, SQLITE_OPEN_READONLY, &database, error) < 0)
+	if (store_connect(path, SQLITE_OPEN_READONLY, &database, error) < 0)
 		return -1;
 	/* These come first, because both numbers are in the header even if the schema is newer. */
 	if (database_read_number(database, "PRAGMA application_id", &application, error) < 0 ||
@@ -292,7 +294,7 @@ static int database_build(const char *path, struct error *error)
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	char number[64];
 	snprintf(number, sizeof(number), "PRAGMA application_id = %d", STORE_APPLICATION_ID);
-	if (database_open(path, SQLITE_OPEN_READWRITE, &database, error) < 0 ||
+	if (store_connect(path, SQLITE_OPEN_READWRITE, &database, error) < 0 ||
 	    database_execute(database, number, "making it", error) < 0 ||
 	    database_migrate(database, error) < 0 ||
 	    database_execute(database, "PRAGMA journal_mode = WAL", "making it", error) < 0)
@@ -383,7 +385,7 @@ static int store_open_database(const char *directory, struct store *store, struc
 		database_remove_new_logs(path, had_log);
 		return -1;
 	}
-	if (database_open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, &store->database,
+	if (store_connect(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, &store->database,
 			  error) < 0)
 		return -1;
 	/* NORMAL in WAL mode: committed data survives the daemon's death. A power failure may
@@ -412,12 +414,19 @@ int store_open(const char *directory, struct store **ret_store, struct error *er
 	return 0;
 }
 
+int store_checkpoint_in_thread(struct store *store, uv_loop_t *loop, struct error *error)
+{
+	return checkpointer_new(store->database, sqlite3_db_filename(store->database, "main"), loop,
+				&store->checkpointer, error);
+}
+
 void store_close(struct store *store)
 {
 	if (!store)
 		return;
 	for (size_t i = 0; i < STATEMENT_COUNT; i++)
 		sqlite3_finalize(store->statements[i]);
+	checkpointer_free(store->checkpointer);
 	sqlite3_close(store->database);
 	free(store);
 }

@@ -81,8 +81,11 @@ enum statement {
 	STATEMENT_COUNT
 };
 
+struct checkpointer;
+
 struct store {
 	sqlite3 *database;
+	struct checkpointer *checkpointer; /* NULL: commits make checkpoints */
 	sqlite3_stmt *statements[STATEMENT_COUNT];
 	uint64_t token_changes;
 	unsigned depth; /* nesting of store_transaction_begin() */
@@ -93,6 +96,9 @@ struct store {
 extern const char *const store_migrations[];
 extern const int store_version;
 
+/* A connection to a file that is not trusted until it is checked. */
+NODISCARD int store_connect(const char *path, int flags, sqlite3 **ret_database,
+			    struct error *error);
 /* Fills the error from SQLite's last error: NO_SPACE, STORE_CORRUPT or STORE. */
 int store_fail(sqlite3 *database, int code, const char *what, struct error *error);
 /* Returns the cached statement, reset and without bindings; `sql` is used the first time. */

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <uv.h>
 
 #include "base/error.h"
 #include "base/id.h"
@@ -136,6 +137,9 @@ void token_row_done(struct token_row *row);
 /* Opens or makes the database in a directory, and migrates an older one. STORE_CORRUPT and
  * STORE_NEWER leave the file unchanged. */
 NODISCARD int store_open(const char *directory, struct store **ret_store, struct error *error);
+/* From now on a thread of the loop, not a commit, moves the log of writes into the database, which
+ * waits for the disk. */
+NODISCARD int store_checkpoint_in_thread(struct store *store, uv_loop_t *loop, struct error *error);
 void store_close(struct store *store);
 /* Tests whether it can be written, without changing anything. */
 NODISCARD int store_test_write(struct store *store, struct error *error);
