@@ -73,8 +73,10 @@ static const struct pairing {
     {&verb_usage, "", {{"GET", "/v1/usage", "cursor,limit"}}},
 };
 
-/* Verbs that also make other requests by hand, whose errors name these options. */
-static const struct verb *const elsewhere[] = {&verb_budget, &verb_selftest, &verb_mcp};
+/* Verbs that also make other requests by hand, or read a configuration: its errors name these
+ * options. */
+static const struct verb *const elsewhere[] = {&verb_budget, &verb_selftest, &verb_mcp,
+					       &verb_serve};
 
 static bool list_has(const char *list, const char *name)
 {
