@@ -1,8 +1,8 @@
 /* Options as fields of a request: each row of a verb's table names the field that it sets. Here the
  * request is made from the rows. A value only changes its form, by the row's kind and by the unit
  * that ends the field's name: which words and numbers are accepted, the daemon says, from its
- * tables of fields (edge/fields.h). tests/unit/test_option_fields.c holds the rows against them.
- * Works on memory only. */
+ * tables of fields (edge/fields/fields.h). tests/unit/test_option_fields.c holds the rows against
+ * them. Works on memory only. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

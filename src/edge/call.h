@@ -21,8 +21,8 @@
 #include "core/account/token.h"
 #include "core/account/access.h"
 #include "edge/edge.h"
-#include "edge/fields.h"
-#include "edge/json.h"
+#include "edge/fields/fields.h"
+#include "edge/json/json.h"
 #include "edge/route.h"
 #include "http/http.h"
 

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "core/activity/activity.h"
 #include "edge/call.h"
-#include "edge/json_thread.h"
+#include "edge/json/json_thread.h"
 #include "edge/route_index.h"
 
 /* --- the table itself --- */

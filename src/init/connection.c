@@ -15,12 +15,12 @@
 #include "base/fd.h"
 #include "init/setup/configuration.h"
 #include "init/setup/configure.h"
-#include "init/exec.h"
-#include "init/runners.h"
+#include "init/exec/exec.h"
+#include "init/runner/runners.h"
 #include "init/loop.h"
 #include "init/relay.h"
 #include "init/request.h"
-#include "init/proc_scan.h"
+#include "init/exec/proc_scan.h"
 
 #define OUTBOX_SIZE (1024 * 1024)
 #define OUTBOX_BUSY (512 * 1024)

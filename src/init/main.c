@@ -13,13 +13,13 @@
 
 #include "init/setup/configuration.h"
 #include "init/connection.h"
-#include "init/launcher.h"
+#include "init/runner/launcher.h"
 #include "init/loop.h"
-#include "init/process_limit.h"
-#include "init/proc_scan.h"
+#include "init/exec/process_limit.h"
+#include "init/exec/proc_scan.h"
 #include "init/setup/setup.h"
-#include "init/signals.h"
-#include "init/terminal.h"
+#include "init/exec/signals.h"
+#include "init/exec/terminal.h"
 
 /* A closed descriptor below 3 would be given to the next file that is opened, which would then
  * be used as a standard descriptor. */

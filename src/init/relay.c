@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "init/connection.h"
-#include "init/exec.h"
-#include "init/runners.h"
+#include "init/exec/exec.h"
+#include "init/runner/runners.h"
 #include "init/loop.h"
 #include "init/file/operation.h"
-#include "init/input_window.h"
+#include "init/exec/input_window.h"
 
 /* How long an operation may clean up after CANCEL. */
 #define CANCEL_GRACE_MS 1000

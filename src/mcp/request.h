@@ -15,7 +15,7 @@
 #include "base/buffer.h"
 #include "core/core.h"
 #include "core/account/token.h"
-#include "edge/json.h"
+#include "edge/json/json.h"
 #include "mcp/face.h"
 #include "mcp/transport/revision.h"
 

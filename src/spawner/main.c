@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "spawner/internal.h"
 #include "spawner/rootless.h"
-#include "tier/jail/host_rootfs.h"
+#include "tier/jail/root/host_rootfs.h"
 #include "tier/remove_tree.h"
 
 struct spawner *spawner_new(const struct config *config)

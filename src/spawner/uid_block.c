@@ -100,7 +100,7 @@ static int sandbox_note_owner(int directory, int block)
 }
 
 /* After a reboot another instance may have claimed our block first. The sandboxes then get other
- * ids, and each disk must record whose ids its files have (tier/jail/disk_owner.h). */
+ * ids, and each disk must record whose ids its files have (tier/jail/disk/disk_owner.h). */
 static int sandboxes_note_owners(int state_fd, int block)
 {
 	int fd = openat(state_fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edge/json.h"
+#include "edge/json/json.h"
 
 #define FLAGS (JSON_REJECT_DUPLICATES | JSON_DECODE_ANY)
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "edge/call.h"
-#include "edge/exec_fields.h"
+#include "edge/fields/exec_fields.h"
 
 TEST_MAIN
 

@@ -7,7 +7,7 @@
 #include "api/api.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "edge/fields.h"
+#include "edge/fields/fields.h"
 #include "edge/route.h"
 
 TEST_MAIN

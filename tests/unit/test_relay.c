@@ -11,8 +11,8 @@
 
 #include "base/fd.h"
 #include "init/connection.h"
-#include "init/exec.h"
-#include "init/runners.h"
+#include "init/exec/exec.h"
+#include "init/runner/runners.h"
 #include "init/file/operation.h"
 #include "init/loop.h"
 #include "test.h"

@@ -8,8 +8,8 @@
 #include "base/fd.h"
 #include "proto/boot_messages.h"
 #include "test.h"
-#include "tier/jail/skeleton.h"
-#include "tier/jail/host_rootfs.h"
+#include "tier/jail/root/skeleton.h"
+#include "tier/jail/root/host_rootfs.h"
 #include "tier/remove_tree.h"
 
 static int host, made, top;

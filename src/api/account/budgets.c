@@ -4,7 +4,7 @@
 #include "api/account/budget_record.h"
 
 #include "api/routes.h"
-#include "edge/account_fields.h"
+#include "edge/fields/account_fields.h"
 
 /* All kinds of budgets, and some duplicates. */
 #define BUDGETS_MAX 64

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "edge/account_fields.h"
+#include "edge/fields/account_fields.h"
 
 static void put_token(struct json_writer *writer, const struct token_row *row, const char *text)
 {

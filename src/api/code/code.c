@@ -10,8 +10,8 @@
 #include "api/exec/record.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "edge/exec_fields.h"
-#include "edge/json_pairs.h"
+#include "edge/fields/exec_fields.h"
+#include "edge/json/json_pairs.h"
 
 #define SESSION_TIMEOUT_MS 30000u
 #define BODY_MAX (4 * 1024 * 1024) /* code of CODE_SOURCE_MAX, escaped */

@@ -16,7 +16,7 @@
 #include "api/exec/record.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "edge/exec_fields.h"
+#include "edge/fields/exec_fields.h"
 #include "edge/sse.h"
 
 enum form {

@@ -3,7 +3,7 @@
 
 #include "api/exec/record.h"
 #include "core/exec/foreground.h"
-#include "edge/exec_fields.h"
+#include "edge/fields/exec_fields.h"
 #include "edge/exec_follower.h"
 #include "proto/exec_stream.h"
 

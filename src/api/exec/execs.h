@@ -2,7 +2,7 @@
 #pragma once
 
 #include "edge/call.h"
-#include "edge/exec_fields.h"
+#include "edge/fields/exec_fields.h"
 
 void exec_post(struct call *call);
 void execs_get(struct call *call);

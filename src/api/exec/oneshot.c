@@ -7,7 +7,7 @@
 #include "api/routes.h"
 #include "api/sandbox/create_fields.h"
 #include "core/exec/oneshot.h"
-#include "edge/exec_fields.h"
+#include "edge/fields/exec_fields.h"
 #include "edge/idempotency.h"
 #include "proto/tiers.h"
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "edge/exec_fields.h"
+#include "edge/fields/exec_fields.h"
 
 void put_exec_members(struct json_writer *writer, const struct exec_row *row)
 {

@@ -3,7 +3,7 @@
 
 #include "core/exec/exec.h"
 #include "core/account/access.h"
-#include "edge/json.h"
+#include "edge/json/json.h"
 
 /* Members of an exec's record, in an object that the caller opened. */
 void put_exec_members(struct json_writer *writer, const struct exec_row *row);

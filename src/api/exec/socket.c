@@ -16,7 +16,7 @@
 #include "api/exec/events.h"
 #include "api/exec/execs.h"
 #include "base/text.h"
-#include "edge/exec_fields.h"
+#include "edge/fields/exec_fields.h"
 
 #define RUNNING_MAX 32
 #define ID_MAX 64

@@ -3,7 +3,7 @@
 
 #include "api/file/call.h"
 #include "api/file/files.h"
-#include "edge/file_fields.h"
+#include "edge/fields/file_fields.h"
 
 /* Bytes in base64 within JSON, for clients that cannot stream. Larger files need PUT. */
 #define FILE_JSON_BODY_MAX (12 * MIB)

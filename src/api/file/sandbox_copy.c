@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "core/file/sandbox_copy.h"
-#include "edge/json.h"
+#include "edge/json/json.h"
 
 struct sandbox_copy_call {
 	struct sandbox_copy_fields fields; /* its texts belong to the body */

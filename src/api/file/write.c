@@ -8,7 +8,7 @@
 #include "api/file/files.h"
 #include "base/base64.h"
 #include "base/text.h"
-#include "edge/file_fields.h"
+#include "edge/fields/file_fields.h"
 
 #define LEFT_MAX (1 * MIB) /* larger than any piece of a body */
 

@@ -8,8 +8,8 @@
 #include "api/sandbox/sandboxes.h"
 #include "core/sandbox/labels.h"
 #include "edge/call.h"
-#include "edge/json_pairs.h"
-#include "edge/sandbox_fields.h"
+#include "edge/json/json_pairs.h"
+#include "edge/fields/sandbox_fields.h"
 
 #define DRAIN_SECONDS_DEFAULT 300
 #define DRAIN_SECONDS_MAX (24 * 3600)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "edge/call.h"
-#include "edge/sandbox_fields.h"
+#include "edge/fields/sandbox_fields.h"
 
 /* Its owner frees `fields`. */
 struct create_fields {

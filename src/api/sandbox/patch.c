@@ -5,7 +5,7 @@
 #include "api/sandbox/record.h"
 #include "api/sandbox/sandboxes.h"
 #include "base/clock.h"
-#include "edge/sandbox_fields.h"
+#include "edge/fields/sandbox_fields.h"
 
 void sandbox_patch(struct call *call)
 {

@@ -1,5 +1,5 @@
 /* The routes of sandboxes. */
-#include "edge/sandbox_fields.h"
+#include "edge/fields/sandbox_fields.h"
 #include "api/routes.h"
 
 #include "api/sandbox/sandboxes.h"

@@ -11,7 +11,7 @@
 #include "api/sandbox/sandboxes.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "edge/sandbox_fields.h"
+#include "edge/fields/sandbox_fields.h"
 
 void reply_sandbox(struct call *call, int status, const struct sandbox_row *row,
 		   const struct sandbox *sandbox)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "init/file/internal.h"
-#include "init/user.h"
+#include "init/exec/user.h"
 
 int file_owner_parse(struct bytes owner, uid_t *ret_uid, gid_t *ret_gid, struct failure *failure)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "init/setup/configuration.h"
-#include "init/launcher.h"
+#include "init/runner/launcher.h"
 #include "init/loop.h"
 #include "init/setup/setup.h"
 

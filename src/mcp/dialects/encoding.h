@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "edge/json.h"
+#include "edge/json/json.h"
 
 enum text_encoding { ENCODING_UTF8, ENCODING_ASCII, ENCODING_LATIN1, ENCODING_BASE64 };
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/statistics.h"
 #include "core/account/admission.h"
-#include "edge/account_fields.h"
+#include "edge/fields/account_fields.h"
 #include "proto/tiers.h"
 
 #define ANSWER_MAX (32 * KIB)

@@ -2,7 +2,7 @@
  * most. */
 #include "base/clock.h"
 #include "core/account/budget.h"
-#include "edge/account_fields.h"
+#include "edge/fields/account_fields.h"
 #include "mcp/tools/admin.h"
 
 #define ANSWER_MAX (16 * KIB)

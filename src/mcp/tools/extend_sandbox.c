@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 #include "core/account/access.h"
-#include "edge/sandbox_fields.h"
+#include "edge/fields/sandbox_fields.h"
 #include "mcp/tools/tool.h"
 
 struct extend_sandbox_state {

@@ -9,7 +9,7 @@
 
 #include "base/base64.h"
 #include "base/text.h"
-#include "edge/file_fields.h"
+#include "edge/fields/file_fields.h"
 #include "mcp/tools/output.h"
 
 /* --- what they share --- */

@@ -1,7 +1,7 @@
 /* The tools on jobs that are in other files than their table (job.c). */
 #pragma once
 
-#include "edge/fields.h"
+#include "edge/fields/fields.h"
 #include "mcp/request.h"
 
 extern const struct field read_job_fields[];

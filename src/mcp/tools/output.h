@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/exec/exec.h"
-#include "edge/exec_fields.h"
+#include "edge/fields/exec_fields.h"
 #include "mcp/request.h"
 
 #define OUTPUT_HEAD (6 * KIB)

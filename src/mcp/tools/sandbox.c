@@ -1,6 +1,6 @@
 /* Tools on sandboxes: create, list, pause, resume, terminate, and the limits of a create. Called by
  * tools.c; answers are texts for a model. Nothing blocks but the store's short calls. */
-#include "edge/sandbox_fields.h"
+#include "edge/fields/sandbox_fields.h"
 #include "mcp/tools/tool.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * folder and dialects/ have the tables. */
 #pragma once
 
-#include "edge/fields.h"
+#include "edge/fields/fields.h"
 #include "mcp/content.h"
 #include "mcp/pending_operation.h"
 #include "mcp/request.h"

@@ -13,7 +13,7 @@
 #include "core/sandbox/ephemeral.h"
 #include "core/exec/wait.h"
 #include "core/exec/oneshot.h"
-#include "edge/exec_fields.h"
+#include "edge/fields/exec_fields.h"
 #include "mcp/alarm.h"
 #include "mcp/tools/answer.h"
 #include "mcp/tools/tool.h"

@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "core/account/access.h"
-#include "edge/json_pairs.h"
+#include "edge/json/json_pairs.h"
 #include "mcp/tasks/task.h"
 
 #define LIST_MAX (256 * KIB)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/message_id.h"
-#include "edge/json_thread.h"
+#include "edge/json/json_thread.h"
 #include "mcp/request.h"
 #include "proto/mcp_lines.h"
 

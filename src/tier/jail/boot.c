@@ -29,13 +29,13 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "proto/boot_messages.h"
-#include "tier/jail/cgroup.h"
+#include "tier/jail/cgroup/cgroup.h"
 #include "tier/jail/cpus.h"
-#include "tier/jail/disk.h"
-#include "tier/jail/idmap.h"
+#include "tier/jail/disk/disk.h"
+#include "tier/jail/root/idmap.h"
 #include "tier/jail/ids.h"
 #include "tier/jail/record.h"
-#include "tier/jail/rootfs.h"
+#include "tier/jail/root/rootfs.h"
 
 #define BOOT_TIMEOUT (10 * NSEC_PER_SEC)
 #define HIGH_FD 64 /* above every descriptor that the child needs */

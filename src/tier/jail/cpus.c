@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "tier/jail/cgroup.h"
+#include "tier/jail/cgroup/cgroup.h"
 
 /* As many of our own cpus as needed, beginning at number `slot` and wrapping around. */
 static int cpus_choose(uint32_t slot, uint32_t cpu_millis, cpu_set_t *ret_set)

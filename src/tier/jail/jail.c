@@ -8,9 +8,9 @@
 
 #include "base/fd.h"
 #include "base/text.h"
-#include "tier/jail/cgroup.h"
+#include "tier/jail/cgroup/cgroup.h"
 #include "tier/jail/cpus.h"
-#include "tier/jail/disk.h"
+#include "tier/jail/disk/disk.h"
 #include "tier/jail/record.h"
 
 #define REMOVE_TIMEOUT_MS 2000

@@ -1,9 +1,0 @@
-/* The environment of a command: the sandbox's, the request's, and defaults for its user. */
-#pragma once
-
-#include "init/user.h"
-#include "proto/init_messages.h"
-
-/* NULL-terminated, in static memory: a runner starts one command. */
-char **environment_make(const struct exec_request *request, const struct user *user);
-const char *environment_get(char *const *environment, const char *name);
