@@ -43,6 +43,9 @@ int process_start_time(pid_t pid, uint64_t *ret_start_time)
 int process_open(pid_t pid, uint64_t start_time, struct process *ret_process)
 {
 	CLOSE_FD int pidfd = sys_pidfd_open(pid, 0);
+	/* Linux 6.1 says EINVAL of a process that has ended while others are in its session. */
+	if (pidfd == -EINVAL)
+		return -ESRCH;
 	if (pidfd < 0)
 		return pidfd;
 	uint64_t actual;
