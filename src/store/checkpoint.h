@@ -5,9 +5,10 @@
  * The thread has a connection of its own and takes no lock that a writer waits for. If a checkpoint
  * has moved the whole log, the next write begins it anew. Under continuous load that never happens,
  * since writes go on meanwhile. So when the log is large and a thread has moved all but its last
- * pages, the loop moves those.
+ * pages, the loop moves those, and waits for the disk as well. Nothing else bounds the log: if the
+ * thread gets no processor time, it grows.
  *
- * One wait remains on the loop: the write that begins the log anew makes its new header durable,
+ * Another wait remains on the loop: the write that begins the log anew makes its new header durable,
  * which SQLite needs after a power failure. It is a single page, once in LOG_PAGES_CHECKPOINT.
  *
  * Called by sqlite.c alone, on the loop. */
