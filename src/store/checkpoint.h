@@ -8,8 +8,9 @@
  * pages, the loop moves those, and waits for the disk as well. Nothing else bounds the log: if the
  * thread gets no processor time, it grows.
  *
- * Another wait remains on the loop: the write that begins the log anew makes its new header durable,
- * which SQLite needs after a power failure. It is a single page, once in LOG_PAGES_CHECKPOINT.
+ * Another wait remains on the loop: the write that begins the log anew makes its new header
+ * durable, which SQLite needs after a power failure. It is a single page, once in
+ * LOG_PAGES_CHECKPOINT.
  *
  * Called by sqlite.c alone, on the loop. */
 #pragma once
