@@ -19,13 +19,12 @@
 struct work_share {
 	struct list link;    /* in its bucket */
 	struct list waiting; /* in the queue's list, while it has pieces */
-	struct list idle;    /* in the queue's `tasking`, while it has tasks and none runs */
+	struct list tasking; /* in the queue's list, while it has tasks and none of them runs */
 	struct list pieces;  /* struct work */
 	struct list tasks;   /* struct work_task */
 	struct work_queue *queue;
 	int64_t time;
 	uint32_t references;
-	bool task_runs;
 	char name[WORK_NAME_MAX + 1];
 };
 
@@ -41,7 +40,7 @@ struct work_queue {
 	struct list waiting, tasking; /* struct work_share */
 	struct work_share *serving;   /* share that is being charged, since `since` */
 	int64_t since, spent, level;
-	unsigned tasks;
+	struct work_share *in_thread; /* share whose task runs */
 	uint64_t pieces;
 	int64_t (*clock)(void);
 };
@@ -162,7 +161,7 @@ struct work_share *work_share_get(struct work_queue *queue, const char *name)
 	share->queue = queue;
 	memcpy(share->name, cut, sizeof(cut));
 	list_init(&share->waiting);
-	list_init(&share->idle);
+	list_init(&share->tasking);
 	list_init(&share->pieces);
 	list_init(&share->tasks);
 	list_append(bucket, &share->link);
@@ -300,7 +299,7 @@ static void on_work_check(uv_check_t *check)
 
 /* --- tasks --- */
 
-static void tasks_start(struct work_queue *queue);
+static void queue_task_start(struct work_queue *queue);
 
 static void on_work_thread(struct loop_job *job)
 {
@@ -318,36 +317,34 @@ static void on_work_thread_end(struct loop_job *job)
 {
 	struct work_task *task = container_of(job, struct work_task, job);
 	struct work_share *share = task->share;
-	share->task_runs = false;
-	share->queue->tasks--;
+	share->queue->in_thread = NULL;
 	if (!list_empty(&share->tasks))
-		list_append(&share->queue->tasking, &share->idle);
-	tasks_start(share->queue);
+		list_append(&share->queue->tasking, &share->tasking);
+	queue_task_start(share->queue);
 	work_run(&task->work, share);
 	work_share_release(share);
 }
 
-static void tasks_start(struct work_queue *queue)
+static void queue_task_start(struct work_queue *queue)
 {
-	while (queue->tasks < WORK_TASKS_MAX && !list_empty(&queue->tasking)) {
-		struct work_share *share = list_entry(queue->tasking.next, struct work_share, idle);
-		struct work_task *task = list_entry(share->tasks.next, struct work_task, link);
-		list_remove(&share->idle);
-		list_remove(&task->link);
-		share->task_runs = true;
-		queue->tasks++;
-		task->job.in_thread = on_work_thread;
-		task->job.done = on_work_thread_end;
-		loop_job_run(queue->loop, &task->job);
-	}
+	if (queue->in_thread || list_empty(&queue->tasking))
+		return;
+	struct work_share *share = list_entry(queue->tasking.next, struct work_share, tasking);
+	struct work_task *task = list_entry(share->tasks.next, struct work_task, link);
+	list_remove(&share->tasking);
+	list_remove(&task->link);
+	queue->in_thread = share;
+	task->job.in_thread = on_work_thread;
+	task->job.done = on_work_thread_end;
+	loop_job_run(queue->loop, &task->job);
 }
 
 void work_in_thread(struct work_task *task, struct work_share *share)
 {
 	task->share = work_share_hold(share);
 	task->work.run = on_work_task_done;
-	if (list_empty(&share->tasks) && !share->task_runs)
-		list_append(&share->queue->tasking, &share->idle);
+	if (list_empty(&share->tasks) && share->queue->in_thread != share)
+		list_append(&share->queue->tasking, &share->tasking);
 	list_append(&share->tasks, &task->link);
-	tasks_start(share->queue);
+	queue_task_start(share->queue);
 }

@@ -34,8 +34,6 @@
 #define WORK_TURN_NS (200 * 1000)
 #define WORK_PIECE_NS (100 * 1000)
 #define WORK_NAME_MAX 71
-/* Concurrent tasks; others use the loop's threads too. */
-#define WORK_TASKS_MAX 2
 
 struct work_queue;
 struct work_share;
@@ -70,8 +68,9 @@ bool work_waits(const struct work *work);
 
 /* --- tasks, in a thread --- */
 
-/* Zero it, and set `in_thread` and `done`, before it is started. Shares take turns: one task of
- * each runs at a time. It cannot be cancelled. */
+/* Zero it, and set `in_thread` and `done`, before it is started. One task runs at a time, and the
+ * shares take turns: two at once, on a processor that the loop shares with them, delay the loop by
+ * 2 ms, one by 0.2 ms. It cannot be cancelled. */
 struct work_task {
 	void (*in_thread)(struct work_task *task); /* may only touch the task */
 	void (*done)(struct work_task *task);      /* runs on the loop, as a piece; may free it */

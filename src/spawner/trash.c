@@ -30,7 +30,11 @@ static int trash_open(const struct host *host)
 	if (text_format(path, sizeof(path), "%s/trash", host->state) < 0)
 		return -ENAMETOOLONG;
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0) {
+		log_error("opening %s: %s", path, strerror(errno));
+		return -errno;
+	}
+	return fd;
 }
 
 /* Runs in the child. */
@@ -50,8 +54,11 @@ static pid_t eraser_fork(void)
 	if (child != 0)
 		return child;
 	spawner_loop_reset_signals();
-	if (sys_close_range(3, ~0u, 0) < 0)
+	int closed = sys_close_range(3, ~0u, 0);
+	if (closed < 0) {
+		log_error("erasing: closing descriptors: %s", strerror(-closed));
 		_exit(1);
+	}
 	/* Low priority: erasing must not slow down sandboxes. */
 	if (nice(10) < 0)
 		errno = 0;
@@ -141,6 +148,19 @@ void trash_wait(struct spawner *spawner)
 	}
 }
 
+/* The worker itself logs what fails, unless it is killed. */
+static bool eraser_reap(struct entry *entry)
+{
+	int status = 0;
+	if (waitpid(entry->worker, &status, WNOHANG) == 0)
+		return false;
+	if (WIFSIGNALED(status))
+		log_warning("erasing %s: the worker was ended by signal %d; the rest stays in the "
+			    "trash until the next start",
+			    entry->guest.id.text, WTERMSIG(status));
+	return true;
+}
+
 bool trash_reap(struct spawner *spawner)
 {
 	bool any = false;
@@ -148,8 +168,7 @@ bool trash_reap(struct spawner *spawner)
 		spawner->trash_worker = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
 		struct entry *entry = &spawner->entries[i];
-		if (entry->state != ENTRY_ERASING || entry->worker == 0 ||
-		    waitpid(entry->worker, NULL, WNOHANG) == 0)
+		if (entry->state != ENTRY_ERASING || entry->worker == 0 || !eraser_reap(entry))
 			continue;
 		spawner->worker_count--;
 		*entry = (struct entry)ENTRY_NONE;

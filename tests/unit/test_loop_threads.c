@@ -107,24 +107,70 @@ static void met(struct loop_job *job)
 	container_of(job, struct meeting, job)->done = true;
 }
 
-TEST(jobs_run_beside_each_other)
+static void run_two_beside_each_other(uv_loop_t *loop)
 {
 	int there[2], back[2];
-	uv_loop_t loop;
-	CHECK_INT(uv_loop_init(&loop), 0);
 	CHECK_INT(pipe(there), 0);
 	CHECK_INT(pipe(back), 0);
 	struct meeting one = {{.in_thread = meet, .done = met}, there[0], back[1], false};
 	struct meeting two = {{.in_thread = meet, .done = met}, back[0], there[1], false};
-	loop_job_run(&loop, &one.job);
-	loop_job_run(&loop, &two.job);
-	CHECK_INT(uv_run(&loop, UV_RUN_DEFAULT), 0);
+	loop_job_run(loop, &one.job);
+	loop_job_run(loop, &two.job);
+	CHECK_INT(uv_run(loop, UV_RUN_DEFAULT), 0);
 	CHECK(one.done && two.done);
-	CHECK_INT(uv_loop_close(&loop), 0);
 	for (int i = 0; i < 2; i++) {
 		close(there[i]);
 		close(back[i]);
 	}
+}
+
+TEST(jobs_run_beside_each_other)
+{
+	uv_loop_t loop;
+	CHECK_INT(uv_loop_init(&loop), 0);
+	run_two_beside_each_other(&loop);
+	CHECK_INT(uv_loop_close(&loop), 0);
+}
+
+/* Jobs that follow each other: the next one is begun when the loop is told of the end. */
+struct chain {
+	struct loop_job job;
+	uv_loop_t *loop;
+	pthread_t first, last;
+	unsigned ran;
+	bool moved;
+};
+
+static void chain_in_thread(struct loop_job *job)
+{
+	container_of(job, struct chain, job)->last = pthread_self();
+}
+
+static void chain_done(struct loop_job *job)
+{
+	struct chain *chain = container_of(job, struct chain, job);
+	if (chain->ran++ == 0)
+		chain->first = chain->last;
+	chain->moved = chain->moved || !pthread_equal(chain->first, chain->last);
+	if (chain->ran < JOBS)
+		loop_job_run(chain->loop, job);
+}
+
+TEST(jobs_that_follow_each_other_stay_on_one_thread)
+{
+	uv_loop_t loop;
+	CHECK_INT(uv_loop_init(&loop), 0);
+	loop_threads_hold(&loop);
+	run_two_beside_each_other(&loop);
+	struct chain chain = {.job = {.in_thread = chain_in_thread, .done = chain_done},
+			      .loop = &loop};
+	loop_job_run(&loop, &chain.job);
+	CHECK_INT(uv_run(&loop, UV_RUN_DEFAULT), 0);
+	CHECK_INT(chain.ran, JOBS);
+	CHECK(!chain.moved);
+	loop_threads_release(&loop);
+	CHECK_INT(uv_run(&loop, UV_RUN_DEFAULT), 0);
+	CHECK_INT(uv_loop_close(&loop), 0);
 }
 
 TEST(held_threads_do_not_keep_the_loop)

@@ -270,7 +270,7 @@ TEST(a_piece_within_a_piece)
 	end();
 }
 
-/* Tasks: which run beside each other is said by the pipes that they wait for. */
+/* Tasks: in which order they run is said by the pipes that they wait for. */
 struct blocked {
 	struct work_task task;
 	int pipe[2];
@@ -314,8 +314,9 @@ TEST(tasks_take_turns)
 	for (int i = 0; i < 4; i++)
 		blocked_begin(&of_one[i], one);
 	blocked_begin(&of_two, two);
-	blocked_end(&of_two); /* though those of the first share are all unfinished */
-	for (int i = 0; i < 4; i++) {
+	blocked_end(&of_one[0]);
+	blocked_end(&of_two); /* though others of the first share are older */
+	for (int i = 1; i < 4; i++) {
 		CHECK(!of_one[i].done);
 		blocked_end(&of_one[i]);
 	}
