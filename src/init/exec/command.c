@@ -1,4 +1,4 @@
-/* Starts a command. Called once, by the runner of an exec. The child has its own stack and shares
+/* Starts a command. Called by the runner of an exec. The child has its own stack and shares
  * the runner's memory until it executes, as with vfork(): it reports a failure through a variable,
  * and the page tables are not copied. So the child makes system calls only. */
 #include "init/exec/command.h"
@@ -33,6 +33,10 @@ enum step { STEP_DESCRIPTORS, STEP_LIMITS, STEP_USER, STEP_CWD, STEP_EXECUTE };
 static struct {
 	const struct exec_request *request;
 	struct user user;
+	/* Root, as the user files say it that have these marks. */
+	bool root_known;
+	struct user root;
+	uint64_t root_marks[USER_MARKS];
 	char **environment;
 	/* The place before the first argument is for the shell: see program_execute(). */
 	char *argv_room[EXEC_ARGV_MAX + 2];
@@ -260,8 +264,20 @@ void command_prepare(void)
 	 * waits for it. */
 	memset(&command, 0, sizeof(command));
 	memset(child_stack + sizeof(child_stack) - CHILD_STACK_USED, 0, CHILD_STACK_USED);
-	int found = user_find("", &command.user, &failure);
-	(void)found; /* only warms up; the request names the user */
+	/* Most commands run as root. The marks first: a change in between is seen. */
+	command.root_known = user_files_read_marks(command.root_marks) &&
+			     user_find("", &command.root, &failure) == 0;
+}
+
+static int command_find_user(const char *name, struct failure *ret_failure)
+{
+	uint64_t marks[USER_MARKS];
+	bool same = !name[0] && command.root_known && user_files_read_marks(marks) &&
+		    memcmp(marks, command.root_marks, sizeof(marks)) == 0;
+	if (!same)
+		return user_find(name, &command.user, ret_failure);
+	command.user = command.root;
+	return 0;
 }
 
 pid_t command_start(const struct exec_request *request, const int *fds, size_t fd_count,
@@ -270,12 +286,13 @@ pid_t command_start(const struct exec_request *request, const int *fds, size_t f
 	size_t at = 0;
 	*ret_failure = (struct failure){.kind = ERROR_NONE};
 	command.request = request;
-	if (user_find(request->user, &command.user, ret_failure) < 0)
+	if (command_find_user(request->user, ret_failure) < 0)
 		return -1;
 	command.environment = environment_make(request, &command.user);
 	command.argv = command.argv_room + 1;
 	for (uint32_t i = 0; i < request->argc; i++)
 		command.argv[i] = (char *)packed_next(request->argv, &at);
+	command.argv[request->argc] = NULL;
 	cwd_prepare();
 	standard_set(fds, fd_count);
 	command.errnum = 0;

@@ -1,4 +1,5 @@
-/* Puts an environment together. Called once by a runner; static memory, never blocks. */
+/* Puts an environment together. Called by a runner for each command; static memory, never blocks.
+ */
 #include "init/exec/environment.h"
 
 #include <netinet/in.h>
@@ -16,6 +17,8 @@
 
 static char *variables[2 * EXEC_ENV_MAX + POOL_ENVIRONMENT_MAX + IMPLIED_MAX + 1];
 static size_t variable_count;
+static char defaults[2 * GUEST_PATH_MAX]; /* texts of variables that were not given */
+static size_t defaults_used;
 
 /* Replaces the variable of the same name, or adds it. */
 static void variable_set(const char *variable)
@@ -40,15 +43,14 @@ const char *environment_get(char *const *environment, const char *name)
 /* Sets a variable that is missing, as a login would. */
 static void variable_set_default(const char *name, const char *value)
 {
-	static char room[2 * GUEST_PATH_MAX];
-	static size_t used;
+	char *room = defaults + defaults_used;
 	if (!value[0] || environment_get(variables, name))
 		return;
-	int length = snprintf(room + used, sizeof(room) - used, "%s=%s", name, value);
-	if (length < 0 || (size_t)length >= sizeof(room) - used)
+	int length = snprintf(room, sizeof(defaults) - defaults_used, "%s=%s", name, value);
+	if (length < 0 || (size_t)length >= sizeof(defaults) - defaults_used)
 		return;
-	variable_set(room + used);
-	used += (size_t)length + 1;
+	variable_set(room);
+	defaults_used += (size_t)length + 1;
 }
 
 /* Without a network a package manager should fail at once: npm retries for more than a minute. */
@@ -70,6 +72,8 @@ static void variable_set_no_retries(void)
 char **environment_make(const struct exec_request *request, const struct user *user)
 {
 	const struct bytes given[] = {configuration.environment, request->environment};
+	memset(variables, 0, variable_count * sizeof(variables[0]));
+	variable_count = defaults_used = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(given); i++) {
 		size_t at = 0;
 		const char *variable;

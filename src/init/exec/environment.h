@@ -4,6 +4,6 @@
 #include "init/exec/user.h"
 #include "proto/init_messages.h"
 
-/* NULL-terminated, in static memory: a runner starts one command. */
+/* NULL-terminated, in static memory, until the next call. */
 char **environment_make(const struct exec_request *request, const struct user *user);
 const char *environment_get(char *const *environment, const char *name);

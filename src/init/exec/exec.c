@@ -292,8 +292,14 @@ void exec_runner_frame(uint32_t index, const struct frame *frame)
 		exec_fail(exec, failure.kind, (int)failure.errnum, failure.message);
 	} else if (frame->type == FRAME_EXITED && exec->phase == EXEC_PHASE_RUNNING &&
 		   !exec->leader_ended) {
-		if (exec_result_read(frame, &result) == 0)
-			exec_leader_ended(exec, &result);
+		if (exec_result_read(frame, &result) < 0)
+			return;
+		/* Before the end is reported, so that the next exec finds its runner. */
+		if (!result.left_running && !exec->killing) {
+			runner_return((uint32_t)exec->runner);
+			exec->runner = -1;
+		}
+		exec_leader_ended(exec, &result);
 	}
 }
 

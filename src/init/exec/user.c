@@ -220,6 +220,21 @@ int user_find(const char *text, struct user *ret_user, struct failure *ret_failu
 	return 0;
 }
 
+bool user_files_read_marks(uint64_t marks[USER_MARKS])
+{
+	static const char *const paths[] = {"/etc/passwd", "/etc/group"};
+	for (int i = 0; i < 2; i++) {
+		struct stat status;
+		if (stat(paths[i], &status) < 0)
+			return false;
+		*marks++ = status.st_ino;
+		*marks++ = (uint64_t)status.st_size;
+		*marks++ = (uint64_t)status.st_ctim.tv_sec;
+		*marks++ = (uint64_t)status.st_ctim.tv_nsec;
+	}
+	return true;
+}
+
 int user_become(const struct user *user)
 {
 	/* EPERM: in a sandbox with a single id the kernel forbids it, and there are no groups to

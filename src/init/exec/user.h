@@ -2,7 +2,9 @@
  * files. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/limits.h"
@@ -23,5 +25,9 @@ struct user {
 
 /* "name", "name:group", numbers; "" = root. 0, or -1 with *ret_failure (BAD_USER). */
 NODISCARD int user_find(const char *text, struct user *ret_user, struct failure *ret_failure);
+/* Attributes of the two files that show whether one of them was changed or replaced. False if one
+ * is missing. */
+#define USER_MARKS 8
+bool user_files_read_marks(uint64_t marks[USER_MARKS]);
 /* Changes to the user's ids for good. 0 or -errno. Safe after vfork(). */
 NODISCARD int user_become(const struct user *user);

@@ -1,5 +1,6 @@
-/* The process of a runner: waits for a request, serves it and exits; after a small file
- * operation it stays for others as the same user. Forked ahead of time by the launcher; may
+/* The process of a runner: waits for a request and serves it. After a command that has left no
+ * process, and after a small file operation (for others as the same user), it stays for the next
+ * request; else it exits. Forked ahead of time by the launcher; may
  * block, and may be killed at any moment. It is connected to nothing but PID 1, by one socket. */
 #include <errno.h>
 #include <fcntl.h>
@@ -72,8 +73,10 @@ static void exited_send(int socket, int status, const struct rusage *usage, int6
 	frame_send(socket, FRAME_EXITED, payload, writer.size);
 }
 
-/* Reaps the leader and every orphan of its tree: the kernel makes them children of this process. */
-_Noreturn static void exec_supervise(int socket, pid_t leader, int64_t began)
+/* Reaps the leader and every orphan of its tree: the kernel makes them children of this process.
+ * Returns if the leader has left none; PID 1 then gives this process another request or closes the
+ * socket. */
+static void exec_supervise(int socket, pid_t leader, int64_t began)
 {
 	for (;;) {
 		int status;
@@ -89,13 +92,12 @@ _Noreturn static void exec_supervise(int socket, pid_t leader, int64_t began)
 		while (pid > 0);
 		exited_send(socket, status, &usage, began, pid == 0);
 		if (pid < 0)
-			_exit(0);
+			return;
 		prctl(PR_SET_NAME, "left-running");
 	}
 }
 
-_Noreturn static void exec_request_run(int socket, const struct frame *frame, int *fds,
-				       size_t fd_count)
+static void exec_request_run(int socket, const struct frame *frame, int *fds, size_t fd_count)
 {
 	static struct exec_request request;
 	struct failure failure;
@@ -124,33 +126,15 @@ _Noreturn static void exec_request_run(int socket, const struct frame *frame, in
 
 /* The requests that this process has served, and the state of the user files when it became the
  * user. */
-#define MARKS 8
 static struct {
 	uint32_t served;
-	uint64_t marks[MARKS];
+	uint64_t marks[USER_MARKS];
 } standing;
-
-/* Reads the attributes that show whether a user file was changed or replaced. False if one is
- * missing. */
-static bool user_files_read_marks(uint64_t marks[MARKS])
-{
-	static const char *const paths[] = {"/etc/passwd", "/etc/group"};
-	for (int i = 0; i < 2; i++) {
-		struct stat status;
-		if (stat(paths[i], &status) < 0)
-			return false;
-		*marks++ = status.st_ino;
-		*marks++ = (uint64_t)status.st_size;
-		*marks++ = (uint64_t)status.st_ctim.tv_sec;
-		*marks++ = (uint64_t)status.st_ctim.tv_nsec;
-	}
-	return true;
-}
 
 /* If the files have changed, the user's name may mean other ids now. */
 static bool user_files_unchanged(void)
 {
-	uint64_t marks[MARKS];
+	uint64_t marks[USER_MARKS];
 	return user_files_read_marks(marks) && memcmp(marks, standing.marks, sizeof(marks)) == 0;
 }
 
@@ -268,13 +252,16 @@ void runner_process_main(int socket)
 	prctl(PR_SET_NAME, "runner");
 	command_prepare();
 	memset(request_room, 0, ROOM_USED);
-	do
-		runner_receive_request(socket, &frame, fds, &fd_count);
-	while (frame.type == FRAME_FILE && file_request_run(socket, &frame));
-	if (frame.type == FRAME_FILE)
-		_exit(0);
-	if (frame.type == FRAME_EXEC)
+	for (uint32_t execs = 0; execs < SERVED_MAX; execs++) {
+		do
+			runner_receive_request(socket, &frame, fds, &fd_count);
+		while (frame.type == FRAME_FILE && file_request_run(socket, &frame));
+		if (frame.type != FRAME_EXEC)
+			break;
 		exec_request_run(socket, &frame, fds, fd_count);
+	}
+	if (frame.type == FRAME_FILE || frame.type == FRAME_EXEC)
+		_exit(0);
 	if (frame.type == FRAME_CONNECT)
 		tunnel_run(socket, &frame);
 	if (frame.type == FRAME_LEFT_RUNNING)

@@ -308,6 +308,20 @@ void runner_add(pid_t pid, int socket)
 		waiting_drop_first();
 }
 
+void runner_return(uint32_t index)
+{
+	struct runner *runner = &runners[index];
+	struct kept_request *first = waiting_first();
+	runner_request_read(index);
+	if (runner->pid == 0 || (!first && runner_count_role(RUNNER_SPARE) >= SPARES)) {
+		runner_release(index, 1000);
+		return;
+	}
+	runner->role = RUNNER_SPARE;
+	if (first && runner_hand_over(&first->request, index, first->frame))
+		waiting_drop_first();
+}
+
 static void runner_read_frame(uint32_t index)
 {
 	static uint8_t room[FRAME_HEADER_SIZE + 1024];

@@ -77,6 +77,9 @@ void runner_add(pid_t pid, int socket);
 void runner_watch(uint32_t index, uint32_t events);
 /* Its operation is over and it stays for another. False: enough of them stay already. */
 NODISCARD bool runner_stay(uint32_t index);
+/* Its command has ended and left no process: it becomes a spare, or it is released if there are
+ * enough of them. */
+void runner_return(uint32_t index);
 /* Closes the socket; the process is killed if it still exists after grace_ms. */
 void runner_release(uint32_t index, uint32_t grace_ms);
 
