@@ -30,6 +30,9 @@
 #define SANDBOX_FILES_MIN 64u
 #define SANDBOX_FILES_MAX 1048576u
 #define SANDBOX_TIMEOUT_DEFAULT 600u
+/* The sandbox of a one-shot run whose command goes on without its client is deleted when nothing
+ * has run in it and no request has come for so long, or at its own time-out. */
+#define ONESHOT_LEFT_IDLE_SECONDS 600
 #define SANDBOX_TIMEOUT_MAX (366u * 24 * 3600)
 #define SANDBOX_EXPIRY_WARNING 120 /* seconds: below, results carry expires_in_s */
 #define SANDBOX_MOUNTS_MAX 16

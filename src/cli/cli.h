@@ -111,8 +111,7 @@ extern struct create_options create_options;
 extern const struct option_spec create_rows[], volume_rows[];
 
 /* POST /v1/sandboxes with create_options; *ret_json is the new sandbox's record. */
-NODISCARD int client_sandbox_create(struct client *client, uint32_t default_idle_timeout,
-				    json_t **ret_json, struct error *error);
+NODISCARD int client_sandbox_create(struct client *client, json_t **ret_json, struct error *error);
 NODISCARD int client_sandbox_delete(struct client *client, const char *id, struct error *error);
 /* Opens the folders of create_options. Adds them to `body` as "mounts"; *ret_count grants in `fds`
  * must be closed by the caller, also after a failure. */
@@ -144,12 +143,15 @@ NODISCARD int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body,
 
 /* An exec whose standard descriptors are connected to ours; see cli/client/exec_session.c. */
 struct exec_session {
-	const char *sandbox;
-	json_t *body; /* the exec request; borrowed */
+	const char *sandbox; /* NULL: a new one, which ends with the session; then it is named */
+	json_t *body;        /* the request; borrowed */
+	const int *fds;      /* grants of the folders that a new one gets */
+	size_t fd_count;
 	bool tty;
 	bool stdin_open;
 	const char *fresh; /* the verb that removes the sandbox after the command; NULL: it stays */
 	char left[64]; /* set by exec_session_run(): the exec that the user left running, or "" */
+	char made[64]; /* and the id of the new sandbox */
 };
 /* Runs the command. *ret_exit_code is what a shell would report (128 + n for a signal). */
 NODISCARD int exec_session_run(struct client *client, struct exec_session *session,

@@ -23,7 +23,7 @@ enum exec_stream_type {
 	EXEC_STREAM_RESIZE = 4,      /* u16 rows, u16 columns */
 	EXEC_STREAM_LEAVE = 5,       /* empty; the command continues, the daemon closes */
 	/* daemon -> client */
-	EXEC_STREAM_STARTED = 16,      /* JSON: the exec's record */
+	EXEC_STREAM_STARTED = 16,      /* JSON: the exec's record; of a run also `sandbox` */
 	EXEC_STREAM_STDOUT = 17,       /* bytes */
 	EXEC_STREAM_STDERR = 18,       /* bytes */
 	EXEC_STREAM_GAP = 19,          /* u8 stream, u64 number of bytes that are lost */

@@ -8,6 +8,7 @@
 #include "proto/exec_stream.h"
 
 struct idempotent;
+struct oneshot;
 
 struct exec_call {
 	struct call *call;
@@ -17,6 +18,7 @@ struct exec_call {
 	struct idempotent *request; /* NULL: it has no key, or the command has begun */
 	bool kept;                  /* it has a key: it continues without its client */
 	/* stream.c */
+	struct oneshot *oneshot; /* its sandbox ends with the stream; or NULL */
 	bool upgraded;
 	bool detach;
 	bool blocked;             /* the connection's queue is full */
@@ -25,6 +27,8 @@ struct exec_call {
 	struct buffer stdin_left; /* received and not yet taken by the exec */
 	struct buffer input;      /* an incomplete frame from the client */
 };
+
+void exec_call_clear(struct exec_call *exec_call);
 
 /* stream.c. Called when the sandbox is ready. */
 void exec_stream_begin(struct call *call, struct sandbox *sandbox);

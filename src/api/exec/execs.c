@@ -15,15 +15,19 @@
 
 /* --- run and wait --- */
 
-static void exec_call_free(void *state)
+void exec_call_clear(struct exec_call *exec_call)
 {
-	struct exec_call *exec_call = state;
 	exec_fields_done(&exec_call->fields);
 	if (exec_call->request)
 		idempotency_end(exec_call->request, false);
 	buffer_done(&exec_call->stdin_left);
 	buffer_done(&exec_call->input);
-	free(exec_call);
+}
+
+static void exec_call_free(void *state)
+{
+	exec_call_clear(state);
+	free(state);
 }
 
 static void exec_call_done(void *data, struct exec *exec, const struct left_process *left,

@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "api/sandbox/record.h"
+#include "core/exec/oneshot.h"
 #include "proto/codec.h"
 
 /* --- to the client --- */
@@ -36,6 +38,8 @@ static void stream_break_off(struct exec_call *exec_call, bool cancel,
 	exec_follower_leave(&exec_call->follower);
 	if (exec && cancel && !exec_call->detach)
 		exec_cancel(exec, principal);
+	if (exec_call->oneshot)
+		oneshot_cancel(TAKE_PTR(exec_call->oneshot), cancel ? principal : &call->principal);
 	if (call->exchange) {
 		http_stream_end(call->exchange);
 		call_answered(call);
@@ -148,6 +152,20 @@ static int stream_take_stdin(struct exec_call *exec_call, struct bytes payload)
 	return 0;
 }
 
+/* The command continues without the client. */
+static void stream_leave(struct exec_call *exec_call)
+{
+	struct error error;
+	bool kept = !exec_call->oneshot || oneshot_leave(exec_call->oneshot, &error) == 0;
+	if (kept) {
+		exec_call->oneshot = NULL;
+		exec_reader_leaves(exec_call->follower.exec);
+	} else {
+		stream_send_error(exec_call, &error);
+	}
+	stream_break_off(exec_call, !kept, &exec_call->call->principal);
+}
+
 /* 0, or -1: the client violates the protocol. A refusal of the domain (a signal to a command that
  * has just ended) is not the client's fault. */
 static int stream_take_frame(struct exec_call *exec_call, uint8_t type, struct bytes payload)
@@ -180,8 +198,7 @@ static int stream_take_frame(struct exec_call *exec_call, uint8_t type, struct b
 	case EXEC_STREAM_LEAVE:
 		if (payload.size > 0)
 			return -1;
-		exec_reader_leaves(exec_call->follower.exec);
-		stream_break_off(exec_call, false, NULL);
+		stream_leave(exec_call);
 		return 0;
 	case EXEC_STREAM_STARTED:
 	case EXEC_STREAM_STDOUT:
@@ -267,6 +284,7 @@ static void stream_gone(struct call *call)
 static void stream_upgrade(struct exec_call *exec_call)
 {
 	struct call *call = exec_call->call;
+	const struct sandbox *sandbox = exec_call->follower.exec->sandbox;
 	DONE_BUFFER struct buffer buffer = BUFFER(EXEC_STREAM_MAX);
 	struct json_writer writer = json_writer_on(&buffer);
 	exec_call->upgraded = true;
@@ -274,7 +292,11 @@ static void stream_upgrade(struct exec_call *exec_call)
 	call->stream.on_end = stream_end;
 	call->stream.on_drain = stream_drain;
 	http_upgrade(call->exchange, EXEC_STREAM_PROTOCOL, NULL, 0);
-	put_exec(&writer, NULL, exec_call->follower.exec);
+	put_object(&writer, NULL);
+	put_exec_members(&writer, &exec_call->follower.exec->row);
+	if (exec_call->oneshot)
+		put_sandbox(&writer, "sandbox", &sandbox->row, sandbox);
+	put_object_end(&writer);
 	stream_send(exec_call, EXEC_STREAM_STARTED, buffer.data, buffer.size);
 }
 
@@ -290,11 +312,10 @@ static void stream_running(struct exec_follower *follower)
 static void stream_failed(struct exec_follower *follower, const struct error *error)
 {
 	struct exec_call *exec_call = container_of(follower, struct exec_call, follower);
-	if (!exec_call->upgraded) {
+	if (exec_call->upgraded)
+		stream_send_error(exec_call, error);
+	else
 		reply_error(exec_call->call, error);
-		return;
-	}
-	stream_send_error(exec_call, error);
 	stream_break_off(exec_call, false, NULL);
 }
 
@@ -322,7 +343,10 @@ void exec_stream_begin(struct call *call, struct sandbox *sandbox)
 	exec_call->stdin_left = BUFFER(FILE_WINDOW);
 	exec_call->input = BUFFER(2 * (EXEC_STREAM_HEADER + EXEC_STREAM_MAX));
 	if (exec_start(sandbox, &fields->spec, &exec, &error) < 0) {
+		call_hold(call);
 		reply_error(call, &error);
+		stream_break_off(exec_call, false, NULL);
+		call_release(call);
 		return;
 	}
 	exec_call->follower = (struct exec_follower){.call = call,

@@ -24,6 +24,7 @@
 
 struct stream {
 	struct exchange *exchange;
+	struct exec_session *session;
 	int signals;
 	bool stdin_open;
 	uint64_t stdin_credit;
@@ -166,6 +167,20 @@ static int exec_exit_code(struct client *client, const struct exec_session *sess
 	return json_is_integer(code) ? (int)json_integer_value(code) : 125;
 }
 
+static void stream_handle_started(struct stream *stream, const json_t *record)
+{
+	struct exec_session *session = stream->session;
+	snprintf(stream->exec, sizeof(stream->exec), "%s", member_text(record, "exec_id"));
+	if (!session->sandbox) {
+		snprintf(session->made, sizeof(session->made), "%s",
+			 member_text(record, "sandbox_id"));
+		session->sandbox = session->made;
+		unenforced_limits_warn(session->fresh, json_object_get(record, "sandbox"));
+	}
+	if (session->tty)
+		terminal_set_raw();
+}
+
 static int stream_handle_frame(struct stream *stream, uint8_t type, const uint8_t *data,
 			       size_t size, struct error *error)
 {
@@ -174,7 +189,7 @@ static int stream_handle_frame(struct stream *stream, uint8_t type, const uint8_
 	switch (type) {
 	case EXEC_STREAM_STARTED:
 		json = json_loadb((const char *)data, size, 0, NULL);
-		snprintf(stream->exec, sizeof(stream->exec), "%s", member_text(json, "exec_id"));
+		stream_handle_started(stream, json);
 		json_decref(json);
 		return 0;
 	case EXEC_STREAM_STDOUT:
@@ -341,13 +356,15 @@ static int stream_open(struct client *client, const struct exec_session *session
 {
 	DONE_BUFFER struct buffer path = BUFFER(4096);
 	FREE_TEXT char *body = json_dumps(session->body, JSON_COMPACT);
-	if (sandbox_path(&path, session->sandbox, "/exec", error) < 0)
+	if (session->sandbox && sandbox_path(&path, session->sandbox, "/exec", error) < 0)
 		return -1;
 	if (!body)
 		return error_set(error, ERROR_USAGE, "the command is not valid UTF-8");
 	struct request request = {
 	    .method = "POST",
-	    .path = path.data,
+	    .path = session->sandbox ? path.data : "/v1/run",
+	    .fds = session->fds,
+	    .fd_count = session->fd_count,
 	    .type = "application/json",
 	    .upgrade = EXEC_STREAM_PROTOCOL,
 	    .length = (int64_t)strlen(body),
@@ -388,10 +405,14 @@ int exec_session_run(struct client *client, struct exec_session *session, int *r
 	stream->exchange = exchange;
 	stream->stdin_open = session->stdin_open;
 	stream->stdin_credit = FILE_WINDOW;
-	stream->signals = signals_open(session->tty);
+	stream->session = session;
+	/* Until a new sandbox is ready, which may take long, signals end this process, and with it
+	 * the request. */
+	bool fresh = !session->sandbox;
+	stream->signals = fresh ? -1 : signals_open(session->tty);
 	int result = stream_open(client, session, exchange, error);
-	if (result == 0 && session->tty)
-		terminal_set_raw();
+	if (fresh)
+		stream->signals = signals_open(session->tty);
 	if (result == 0)
 		result = stream_loop(stream, error);
 	terminal_restore();

@@ -79,7 +79,7 @@ static int tier_prove(void *data, char *text, size_t room)
 	if (strcmp(question->tier, "gvisor") == 0)
 		create_options.memory = GVISOR_MEMORY;
 	int64_t began = clock_monotonic();
-	if (client_sandbox_create(question->client, 0, &record, &error) < 0)
+	if (client_sandbox_create(question->client, &record, &error) < 0)
 		return error_reply(&error, text, room);
 	const char *id = member_text(record, "id");
 	double created = milliseconds_since(began);

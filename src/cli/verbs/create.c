@@ -135,15 +135,11 @@ static const struct option_spec create_specs[] = {
     {0},
 };
 
-int client_sandbox_create(struct client *client, uint32_t default_idle_timeout, json_t **ret_json,
-			  struct error *error)
+int client_sandbox_create(struct client *client, json_t **ret_json, struct error *error)
 {
 	json_t *body = json_object();
 	int fds[CREATE_MOUNTS_MAX];
 	size_t fd_count = 0;
-	if (default_idle_timeout && !create_options.idle_timeout)
-		json_object_set_new(body, "idle_timeout_seconds",
-				    json_integer(default_idle_timeout));
 	int result = options_to_body(create_specs, body, error);
 	if (result == 0)
 		result = create_mounts_open(body, fds, &fd_count, error);
@@ -200,7 +196,7 @@ static int create_run(struct client *client, int argc, char **argv, struct error
 	if (argc > 1)
 		return error_set(error, ERROR_USAGE, "create takes no argument (\"%s\")", argv[1]);
 	json_t *record = NULL;
-	if (client_sandbox_create(client, 0, &record, error) < 0)
+	if (client_sandbox_create(client, &record, error) < 0)
 		return -1;
 	unenforced_limits_warn(argv[0], record);
 	const json_t *warnings = json_object_get(record, "warnings");

@@ -6,12 +6,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/client/held_connection.h"
 #include "cli/client/terminal.h"
 #include "cli/suggestions.h"
-#include "proto/mcp_lines.h"
 
 static struct {
 	const char *timeout, *cwd, *user;
@@ -47,19 +46,16 @@ static const struct option_spec exec_specs[] = {
     {0},
 };
 
-int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
+static int exec_body_fill(json_t *body, int argc, char **argv, bool tty, struct error *error)
 {
-	json_t *words = json_array(), *body = json_pack("{s:o, s:b}", "argv", words, "tty", tty);
-	for (int i = 0; i < argc; i++) {
-		if (json_array_append_new(words, json_string(argv[i])) < 0) {
-			json_decref(body);
+	json_t *words = json_array();
+	json_object_set_new(body, "argv", words);
+	json_object_set_new(body, "tty", json_boolean(tty));
+	for (int i = 0; i < argc; i++)
+		if (json_array_append_new(words, json_string(argv[i])) < 0)
 			return error_set(error, ERROR_USAGE, "\"%s\" is not valid UTF-8", argv[i]);
-		}
-	}
-	if (options_to_body(exec_specs, body, error) < 0) {
-		json_decref(body);
+	if (options_to_body(exec_specs, body, error) < 0)
 		return -1;
-	}
 	const char *terminal = getenv("TERM");
 	if (tty && terminal && !json_object_get(body, "env"))
 		json_object_set_new(body, "env", json_object());
@@ -71,8 +67,18 @@ int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body, struct er
 		json_object_set_new(body, "rows", json_integer(size.ws_row));
 		json_object_set_new(body, "cols", json_integer(size.ws_col));
 	}
-	*ret_body = body;
 	return 0;
+}
+
+int exec_body_make(int argc, char **argv, bool tty, json_t **ret_body, struct error *error)
+{
+	json_t *body = json_object();
+	int result = exec_body_fill(body, argc, argv, tty, error);
+	if (result == 0)
+		*ret_body = body;
+	else
+		json_decref(body);
+	return result;
 }
 
 static bool tty_is_wanted(void)
@@ -80,21 +86,16 @@ static bool tty_is_wanted(void)
 	return !options.no_tty && (options.tty || exec_session_wants_tty());
 }
 
-/* *ret_left: the user has left it and it continues. */
-static int sandbox_run_session(struct client *client, const char *sandbox, bool fresh, int argc,
-			       char **argv, int *ret_exit_code, bool *ret_left, struct error *error)
+static int sandbox_run_session(struct client *client, const char *sandbox, int argc, char **argv,
+			       int *ret_exit_code, struct error *error)
 {
 	bool tty = tty_is_wanted();
 	json_t *body;
 	if (exec_body_make(argc, argv, tty, &body, error) < 0)
 		return -1;
-	struct exec_session session = {.sandbox = sandbox,
-				       .body = body,
-				       .tty = tty,
-				       .stdin_open = true,
-				       .fresh = fresh ? verb_run.name : NULL};
+	struct exec_session session = {
+	    .sandbox = sandbox, .body = body, .tty = tty, .stdin_open = true};
 	int result = exec_session_run(client, &session, ret_exit_code, error);
-	*ret_left = session.left[0] != '\0';
 	json_decref(body);
 	return result;
 }
@@ -103,10 +104,6 @@ int client_sandbox_delete(struct client *client, const char *id, struct error *e
 {
 	return client_sandbox_call(client, "DELETE", id, "", NULL, NULL, error);
 }
-
-/* If the client of `run` is killed, its sandbox ends with the connection. If the daemon is killed
- * too, the sandbox ends by this idle time-out. */
-#define RUN_IDLE_TIMEOUT 60
 
 /* The sandbox lives a little longer than its command's time-out, so that the end of the command is
  * reported. */
@@ -125,66 +122,61 @@ static void timeout_outlive_command(void)
 
 /* The default command: bash if it exists. */
 static char *const shell_words[] = {
-    "", /* in the verb's place */
     "/bin/sh", "-c", "if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi", NULL};
 #define SHELL_COUNT ((int)ARRAY_SIZE(shell_words) - 1)
 
-/* The user has left the command: its sandbox no longer ends with this process, but when it is idle.
- */
-static int left_sandbox_keep(struct client *client, const char *id, struct error *error)
+/* One request makes the sandbox, runs the command and removes the sandbox. */
+static int oneshot_run(struct client *client, int argc, char **argv, int *ret_exit_code,
+		       struct error *error)
 {
-	DONE_BUFFER struct buffer path = BUFFER(4096);
-	if (sandbox_path(&path, id, "", error) < 0)
-		return -1;
-	json_t *body = json_pack("{s:{s:n}}", "labels", MCP_CONNECTION_LABEL);
-	int result = client_call(client, "PATCH", path.data, body, NULL, 0, NULL, error);
-	json_decref(body);
+	int fds[CREATE_MOUNTS_MAX];
+	size_t fd_count = 0;
+	struct exec_session session = {.body = json_object(),
+				       .fds = fds,
+				       .tty = tty_is_wanted(),
+				       .stdin_open = true,
+				       .fresh = verb_run.name};
+	int result = options_to_body(create_rows, session.body, error);
 	if (result == 0)
-		error_print(
-		    "caisson: sandbox %s is removed when nothing has run in it for %d seconds", id,
-		    RUN_IDLE_TIMEOUT);
+		result = exec_body_fill(session.body, argc, argv, session.tty, error);
+	if (result == 0)
+		result = create_mounts_open(session.body, fds, &fd_count, error);
+	session.fd_count = fd_count;
+	if (result == 0)
+		result = exec_session_run(client, &session, ret_exit_code, error);
+	if (session.left[0])
+		error_print("caisson: sandbox %s is removed when nothing has run in it for %d "
+			    "minutes",
+			    session.made, ONESHOT_LEFT_IDLE_SECONDS / 60);
+	for (size_t i = 0; i < fd_count; i++)
+		fd_close(&fds[i]);
+	json_decref(session.body);
 	return result;
 }
 
-static int fresh_sandbox_run(struct client *client, int argc, char **argv, int *ret_exit_code,
-			     struct error *error)
+static int kept_sandbox_run(struct client *client, int argc, char **argv, int *ret_exit_code,
+			    struct error *error)
 {
 	json_t *record = NULL;
-	if (client_sandbox_create(client, options.keep ? 0 : RUN_IDLE_TIMEOUT, &record, error) < 0)
+	timeout_outlive_command();
+	if (client_sandbox_create(client, &record, error) < 0)
 		return -1;
-	unenforced_limits_warn(argv[0], record);
+	unenforced_limits_warn(verb_run.name, record);
 	const char *id = member_text(record, "id");
-	bool left = false;
-	int result = sandbox_run_session(client, id, !options.keep, argc - 1, argv + 1,
-					 ret_exit_code, &left, error);
-	if (options.keep) {
-		fprintf(stderr, "caisson: kept as %s\n", id);
-	} else if (left) {
-		result = left_sandbox_keep(client, id, error);
-	} else {
-		struct error ignored;
-		if (client_sandbox_delete(client, id, result < 0 ? &ignored : error) < 0)
-			result = -1;
-	}
+	int result = sandbox_run_session(client, id, argc, argv, ret_exit_code, error);
+	fprintf(stderr, "caisson: kept as %s\n", id);
 	json_decref(record);
 	return result;
 }
 
 static int run_run(struct client *client, int argc, char **argv, struct error *error)
 {
-	timeout_outlive_command();
-	struct exchange *hold = NULL;
-	int exit_code = 0;
+	int exit_code = 0, count = argc > 1 ? argc - 1 : SHELL_COUNT;
+	char **words = argc > 1 ? argv + 1 : (char **)shell_words;
 	if (options.keep && options.remove)
 		return error_set(error, ERROR_USAGE, "--keep and --rm contradict each other");
-	if (!options.keep && held_connection_open(client, &hold, error) < 0)
-		return -1;
-	char *words[ARRAY_SIZE(shell_words)];
-	memcpy(words, shell_words, sizeof(words));
-	words[0] = argv[0];
-	int result = argc > 1 ? fresh_sandbox_run(client, argc, argv, &exit_code, error)
-			      : fresh_sandbox_run(client, SHELL_COUNT, words, &exit_code, error);
-	held_connection_close(hold);
+	int result = options.keep ? kept_sandbox_run(client, count, words, &exit_code, error)
+				  : oneshot_run(client, count, words, &exit_code, error);
 	bool meant_image =
 	    options.interactive || options.remove || (argc > 1 && word_looks_like_image(argv[1]));
 	if (result < 0 && error->kind == ERROR_PROGRAM_NOT_FOUND && meant_image)
@@ -269,9 +261,7 @@ static int exec_run(struct client *client, int argc, char **argv, struct error *
 	if (options.detach)
 		return background_exec_start(client, argv[1], argc - at, argv + at, error);
 	int exit_code = 0;
-	bool left;
-	if (sandbox_run_session(client, argv[1], false, argc - at, argv + at, &exit_code, &left,
-				error) < 0)
+	if (sandbox_run_session(client, argv[1], argc - at, argv + at, &exit_code, error) < 0)
 		return -1;
 	return exit_code;
 }
@@ -302,9 +292,8 @@ static int shell_run(struct client *client, int argc, char **argv, struct error 
 	if (argc < 2)
 		return run_run(client, argc, argv, error);
 	int exit_code = 0;
-	bool left;
-	if (sandbox_run_session(client, argv[1], false, SHELL_COUNT - 1, (char **)shell_words + 1,
-				&exit_code, &left, error) < 0)
+	if (sandbox_run_session(client, argv[1], SHELL_COUNT, (char **)shell_words, &exit_code,
+				error) < 0)
 		return -1;
 	return exit_code;
 }

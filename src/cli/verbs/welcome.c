@@ -44,7 +44,7 @@ static int first_command_show(struct client *client, json_t **ret_shown, struct 
 	int64_t began = clock_monotonic();
 	json_t *record = NULL, *result = NULL;
 	create_options.timeout = "60";
-	if (client_sandbox_create(client, 0, &record, error) < 0)
+	if (client_sandbox_create(client, &record, error) < 0)
 		return -1;
 	DONE_BUFFER struct buffer exec = BUFFER(4096), path = BUFFER(4096);
 	json_t *body = json_pack("{s:s}", "cmd",

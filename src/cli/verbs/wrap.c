@@ -13,7 +13,7 @@ static int held_sandbox_run(struct client *client, const char *verb, json_t *bod
 {
 	json_t *record = NULL;
 	create_options.timeout = "0";
-	if (client_sandbox_create(client, 0, &record, error) < 0)
+	if (client_sandbox_create(client, &record, error) < 0)
 		return -1;
 	unenforced_limits_warn(verb, record);
 	const char *id = member_text(record, "id");

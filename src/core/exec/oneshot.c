@@ -22,10 +22,12 @@ struct oneshot {
 	size_t stdin_size;
 	struct oneshot_callbacks callbacks;
 	struct oneshot_code_callbacks code_callbacks;
+	struct oneshot_sandbox_callbacks sandbox_callbacks; /* the caller runs something itself */
 	void (*done)(void *data, const struct error *error);
 	void *data;
 	struct foreground *foreground; /* what runs, or: */
 	struct foreground_cell *foreground_cell;
+	bool lent;          /* the caller has the sandbox */
 	struct error error; /* why there is no result; NONE if there is one */
 	int64_t began, step;
 	uint64_t created_us;
@@ -53,16 +55,6 @@ static void oneshot_finish(struct oneshot *oneshot)
 	free(oneshot);
 }
 
-static void oneshot_sandbox_removed(void *data, const struct error *error)
-{
-	struct oneshot *oneshot = data;
-	/* The core repeats the attempt until it succeeds. */
-	if (error)
-		log_warning("sandbox %s of a one-shot run is not gone yet: %s", oneshot->id.text,
-			    error->message);
-	oneshot_finish(oneshot);
-}
-
 const struct sandbox *oneshot_kept(const struct oneshot *oneshot)
 {
 	const struct sandbox *sandbox = NULL;
@@ -71,19 +63,23 @@ const struct sandbox *oneshot_kept(const struct oneshot *oneshot)
 	return sandbox && !(sandbox->row.options & OPTION_DETACHED) ? sandbox : NULL;
 }
 
-/* In every case its sandbox is removed first, unless a client has taken it over. */
-static void oneshot_end_sandbox(struct oneshot *oneshot, const struct principal *principal)
+/* Calls back, then removes the sandbox, unless a client has taken it over: the caller's answer does
+ * not wait for that. The core repeats a removal that fails. */
+static void oneshot_end(struct oneshot *oneshot, const struct principal *principal)
 {
-	struct core_private *private = oneshot->core->private;
-	struct sandbox *sandbox = NULL;
+	struct core *core = oneshot->core;
+	struct core_private *private = core->private;
+	struct id id = oneshot->id;
+	struct principal asked = principal ? *principal : (struct principal){0};
 	struct error error;
 	/* A daemon that ends changes nothing; the next one removes the sandbox. */
-	if (private && !private->let_go && !private->stopping)
-		sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
-	if (!sandbox || oneshot_kept(oneshot) ||
-	    sandbox_delete(sandbox, principal, END_REASON_USER, "its one-shot run is over",
-			   oneshot_sandbox_removed, oneshot, &error) < 0)
-		oneshot_finish(oneshot);
+	bool ends = !private || private->let_go || private->stopping;
+	bool stays = ends || oneshot_kept(oneshot);
+	oneshot_finish(oneshot);
+	struct sandbox *sandbox = stays ? NULL : sandbox_by_id(core, &id);
+	if (sandbox && sandbox_delete(sandbox, principal ? &asked : NULL, END_REASON_USER,
+				      "its one-shot run is over", NULL, NULL, &error) < 0)
+		log_warning("sandbox %s of a one-shot run: %s", id.text, error.message);
 }
 
 /* The run failed. */
@@ -122,7 +118,7 @@ static void oneshot_command_ran(void *data, struct exec *exec, const struct left
 		};
 		oneshot->callbacks.ran(oneshot->data, &result);
 	}
-	oneshot_end_sandbox(oneshot, &oneshot->principal);
+	oneshot_end(oneshot, &oneshot->principal);
 }
 
 static void oneshot_code_changed(void *data, struct code_context *context,
@@ -141,7 +137,7 @@ static void oneshot_code_ran(void *data, struct code_context *context, const str
 		oneshot_set_error(oneshot, error);
 	else
 		oneshot->code_callbacks.ran(oneshot->data, context, cell);
-	oneshot_end_sandbox(oneshot, &oneshot->principal);
+	oneshot_end(oneshot, &oneshot->principal);
 }
 
 static int oneshot_start_command(struct oneshot *oneshot, struct sandbox *sandbox)
@@ -176,15 +172,20 @@ static void oneshot_sandbox_created(void *data, struct sandbox *sandbox, const s
 		return;
 	}
 	if (oneshot->cancelled) {
-		oneshot_end_sandbox(oneshot, &oneshot->principal);
+		oneshot_end(oneshot, &oneshot->principal);
 		return;
 	}
 	oneshot->step = clock_monotonic();
 	oneshot->created_us = (uint64_t)((oneshot->step - oneshot->began) / NSEC_PER_USEC);
+	if (oneshot->sandbox_callbacks.ready) {
+		oneshot->lent = true;
+		oneshot->sandbox_callbacks.ready(oneshot->data, sandbox);
+		return;
+	}
 	int result = oneshot->code ? oneshot_start_code(oneshot, sandbox)
 				   : oneshot_start_command(oneshot, sandbox);
 	if (result < 0)
-		oneshot_end_sandbox(oneshot, &oneshot->principal);
+		oneshot_end(oneshot, &oneshot->principal);
 }
 
 static int oneshot_sandbox_named(void *data, const struct id *id, struct error *error UNUSED)
@@ -254,6 +255,22 @@ int oneshot_code_start(struct core *core, const struct principal *principal,
 	return oneshot_begin(oneshot, sandbox, ret_oneshot, error);
 }
 
+int oneshot_sandbox_start(struct core *core, const struct principal *principal,
+			  const struct sandbox_spec *sandbox,
+			  const struct oneshot_sandbox_callbacks *callbacks, void *data,
+			  struct oneshot **ret_oneshot, struct error *error)
+{
+	struct oneshot *oneshot = oneshot_new(core, principal, data);
+	struct sandbox_spec spec = *sandbox;
+	oneshot->sandbox_callbacks = *callbacks;
+	oneshot->done = callbacks->failed;
+	if (!spec.timeout_set) {
+		spec.timeout_seconds = timeout_longest(&core->config);
+		spec.timeout_set = true;
+	}
+	return oneshot_begin(oneshot, &spec, ret_oneshot, error);
+}
+
 void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
 {
 	oneshot->cancelled = true;
@@ -263,10 +280,12 @@ void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal)
 		oneshot_finish(oneshot);
 	} else if (oneshot->foreground) {
 		foreground_abandon(TAKE_PTR(oneshot->foreground), true);
-		oneshot_end_sandbox(oneshot, principal);
+		oneshot_end(oneshot, principal);
 	} else if (oneshot->foreground_cell) {
 		foreground_cell_abandon(TAKE_PTR(oneshot->foreground_cell));
-		oneshot_end_sandbox(oneshot, principal);
+		oneshot_end(oneshot, principal);
+	} else if (oneshot->lent) {
+		oneshot_end(oneshot, principal);
 	}
 }
 
@@ -285,8 +304,8 @@ static int oneshot_mark_detached(struct oneshot *oneshot, struct sandbox *sandbo
 	if (store_transaction_begin(store, error) < 0)
 		return -1;
 	row->options = (options & ~(uint32_t)OPTION_ONESHOT) | OPTION_DETACHED;
-	if (idle == 0 || idle > ONESHOT_DETACHED_IDLE_SECONDS)
-		row->idle_timeout_seconds = ONESHOT_DETACHED_IDLE_SECONDS;
+	if (idle == 0 || idle > ONESHOT_LEFT_IDLE_SECONDS)
+		row->idle_timeout_seconds = ONESHOT_LEFT_IDLE_SECONDS;
 	int result = store_sandbox_update(store, &sandbox->row, error);
 	if (result == 0 && oneshot->foreground_cell)
 		result = foreground_cell_record(oneshot->foreground_cell, error);
@@ -298,6 +317,17 @@ static int oneshot_mark_detached(struct oneshot *oneshot, struct sandbox *sandbo
 	}
 	sandbox_touch(sandbox);
 	timers_wake_at(oneshot->core, clock_boot());
+	return 0;
+}
+
+int oneshot_leave(struct oneshot *oneshot, struct error *error)
+{
+	struct sandbox *sandbox = sandbox_by_id(oneshot->core, &oneshot->id);
+	if (!sandbox || sandbox->row.state == SANDBOX_DELETING)
+		return error_set(error, ERROR_CONFLICT, "the sandbox is being removed already");
+	if (oneshot_mark_detached(oneshot, sandbox, error) < 0)
+		return -1;
+	free(oneshot);
 	return 0;
 }
 

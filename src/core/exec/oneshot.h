@@ -24,7 +24,8 @@ struct oneshot_callbacks {
 	/* The command has ended and the sandbox still exists: take the needed data now. Not called
 	 * if the command could not be started. */
 	void (*ran)(void *data, const struct oneshot_result *result);
-	/* Once, last: the sandbox was removed or kept. error: why there is no result. */
+	/* Once, last; then the sandbox is removed, unless it is kept. error: why there is no
+	 * result. */
 	void (*done)(void *data, const struct error *error);
 };
 
@@ -38,7 +39,8 @@ NODISCARD int oneshot_start(struct core *core, const struct principal *principal
 			    char *stdin_data, size_t stdin_size,
 			    const struct oneshot_callbacks *callbacks, void *data,
 			    struct oneshot **ret_oneshot, struct error *error);
-/* The caller is gone: kills the command and removes the sandbox; no callback comes. */
+/* Kills the command and removes the sandbox; no callback comes. principal: who asked for it; NULL:
+ * the caller is gone. */
 void oneshot_cancel(struct oneshot *oneshot, const struct principal *principal);
 /* The sandbox of a run with OPTION_DETACHED, if it was given a longer life or a name meanwhile
  * (then it has lost the option): it stays after the run. NULL: it does not stay. */
@@ -62,10 +64,23 @@ NODISCARD int oneshot_code_start(struct core *core, const struct principal *prin
 				 const struct sandbox_spec *sandbox, const struct code_spec *code,
 				 const struct oneshot_code_callbacks *callbacks, void *data,
 				 struct oneshot **ret_oneshot, struct error *error);
-/* A sandbox that stays for its job is deleted when nothing has run in it and no request has come
- * for so long, or at its own time-out. */
-#define ONESHOT_DETACHED_IDLE_SECONDS 600
-/* The command continues and its sandbox stays with an idle time-out, as above; no callback comes.
+/* The same with what the caller itself runs in the sandbox, which has no time-out unless the spec
+ * sets one. `ready` or, with why there is no
+ * sandbox, `failed` comes once. After `ready` the caller ends the run by oneshot_cancel() or
+ * oneshot_leave(); after `failed` the oneshot is gone. */
+struct oneshot_sandbox_callbacks {
+	void (*ready)(void *data, struct sandbox *sandbox);
+	void (*failed)(void *data, const struct error *error);
+};
+NODISCARD int oneshot_sandbox_start(struct core *core, const struct principal *principal,
+				    const struct sandbox_spec *sandbox,
+				    const struct oneshot_sandbox_callbacks *callbacks, void *data,
+				    struct oneshot **ret_oneshot, struct error *error);
+/* The sandbox stays, as with oneshot_detach(). On failure nothing has changed. */
+NODISCARD int oneshot_leave(struct oneshot *oneshot, struct error *error);
+
+/* The command continues and its sandbox stays until its idle time-out (ONESHOT_LEFT_IDLE_SECONDS)
+ * or its own; no callback comes.
  * -1: nothing runs yet, or it has ended already; then nothing has changed. */
 NODISCARD int oneshot_detach(struct oneshot *oneshot, struct sandbox **ret_sandbox,
 			     struct exec **ret_exec, struct error *error);

@@ -179,7 +179,7 @@ void tool_exec_note_kept(const struct sandbox *sandbox, struct buffer *note)
 		    note,
 		    "in sandbox %s, which was made for this and ends after %d min in which nothing "
 		    "ran or was asked, in %lld s at the latest",
-		    sandbox->row.id.text, ONESHOT_DETACHED_IDLE_SECONDS / 60,
+		    sandbox->row.id.text, ONESHOT_LEFT_IDLE_SECONDS / 60,
 		    (long long)sandbox_expires_in(&sandbox->row));
 }
 
@@ -221,8 +221,7 @@ void tool_exec_enter_oneshot(struct tool_exec *tool_exec)
 		uint32_t idle = request->core->config.idle_timeout_seconds;
 		tool_exec->oneshot_spec.options |= OPTION_DETACHED;
 		tool_exec->oneshot_spec.idle_timeout_seconds =
-		    idle == 0 ? ONESHOT_DETACHED_IDLE_SECONDS
-			      : MIN(idle, ONESHOT_DETACHED_IDLE_SECONDS);
+		    idle == 0 ? ONESHOT_LEFT_IDLE_SECONDS : MIN(idle, ONESHOT_LEFT_IDLE_SECONDS);
 	}
 	/* It may become a sandbox that stays, at the change to a job. */
 	if (request->view.ephemeral)
