@@ -349,8 +349,10 @@ static void core_private_new(struct core *core)
 	}
 	uv_timer_init(core->loop, &private->timer);
 	uv_idle_init(core->loop, &private->soon);
-	private->timer.data = private->soon.data = core;
-	private->open_handles = 2;
+	uv_timer_init(core->loop, &private->ends_timer);
+	list_init(&private->ending);
+	private->timer.data = private->soon.data = private->ends_timer.data = core;
+	private->open_handles = 3;
 }
 
 int core_start(struct core *core, uv_loop_t *loop, const struct config *config, int spawner_fd,
@@ -405,8 +407,10 @@ void core_stop(struct core *core)
 	private->stopping = true;
 	error_set(&error, ERROR_CANCELLED, "the daemon is stopping");
 	/* After core_let_go() the next daemon may already write. */
-	if (core->store && !private->let_go)
+	if (core->store && !private->let_go) {
+		execs_write_ends(core);
 		meter_settle(core);
+	}
 	create_queue_fail_all(core, &error);
 	pool_stop(core);
 	spawner_client_free(core->spawner);
@@ -431,8 +435,10 @@ void core_stop(struct core *core)
 	loop_threads_release(core->loop);
 	if (core->work)
 		work_queue_release(TAKE_PTR(core->work));
-	private->timer.data = private->soon.data = &private->open_handles;
+	private->timer.data = private->soon.data = private->ends_timer.data =
+	    &private->open_handles;
 	uv_close((uv_handle_t *)&private->timer, core_private_closed);
+	uv_close((uv_handle_t *)&private->ends_timer, core_private_closed);
 	uv_close((uv_handle_t *)&private->soon, core_private_closed);
 }
 

@@ -10,6 +10,7 @@
 #include "core/core.h"
 #include "core/counters.h"
 #include "core/exec/exec.h"
+#include "core/exec/ready_logs.h"
 #include "core/file/files.h"
 #include "core/guest_link.h"
 #include "core/account/meter.h"
@@ -123,6 +124,8 @@ struct core_private {
 	uv_timer_t timer;              /* timers.c */
 	int64_t wake_at;               /* CLOCK_BOOTTIME; 0: not running */
 	uv_idle_t soon;                /* core_later() */
+	uv_timer_t ends_timer;         /* core/exec/ends.c */
+	struct list ending;            /* struct exec, told and not written */
 	struct list later;
 	unsigned open_handles;
 	struct list by_id[BUCKETS], by_name[BUCKETS];
@@ -167,7 +170,8 @@ struct sandbox_life {
 	int64_t active;        /* CLOCK_BOOTTIME of the last activity */
 	int64_t active_stored; /* the wall-clock time that is in the store */
 	int64_t save_at;       /* when to write again a row that could not be written; 0: written */
-	bool execs_unsaved;    /* the row of one of its execs could not be written either */
+	struct ready_logs ready_logs;
+	bool execs_unsaved; /* the row of one of its execs could not be written either */
 
 	int64_t connected_at, reconnect_at;
 	uint32_t reconnect_ms;
@@ -349,8 +353,19 @@ void reconcile_done(struct core *core);
 
 /* core/exec/exec.c */
 struct exec *exec_by_key(struct sandbox *sandbox, uint64_t key);
-/* core/exec/frames.c: writes its end, with its entry in the activity. */
+/* core/exec/start.c: for its next exec. */
+void sandbox_make_ready_logs(struct sandbox *sandbox);
+/* core/exec/ends.c: has its end written in a moment, or with what is known now of its digest. */
+void exec_write_end_soon(struct exec *exec);
+void exec_write_end_now(struct exec *exec);
+/* All that wait: for readers of the store, and at the end of the daemon. */
+void execs_write_ends(struct core *core);
+/* Its output is hashed: writes its end, with its entry in the activity. */
 void exec_save_end(struct exec *exec);
+/* False if one of them still cannot be written. */
+bool exec_save_again(struct sandbox *sandbox);
+/* core/exec/frames.c */
+void exec_send_forget(struct sandbox *sandbox, uint64_t key);
 struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row);
 void exec_free(struct exec *exec);
 /* Notifies its watchers, and frees it. */
@@ -367,8 +382,6 @@ void exec_acknowledge(struct exec *exec);
 /* It runs: sends the signals that were held until now. */
 void exec_send_held(struct exec *exec);
 void exec_drained(struct sandbox *sandbox);
-/* False if one of them still cannot be written. */
-bool exec_save_again(struct sandbox *sandbox);
 void exec_row_copy(const struct exec_row *from, struct exec_row *ret_row);
 
 /* core/exec/frames.c */

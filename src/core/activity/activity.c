@@ -267,6 +267,7 @@ void activity_flush(struct core *core)
 	struct error ignored;
 	if (!log || !core->store)
 		return;
+	execs_write_ends(core);
 	(void)!activity_save(core, NULL, NULL, &ignored);
 	if (log->any_dropped && !log->failing)
 		dropped_entries_record(core, log);

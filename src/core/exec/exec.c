@@ -35,6 +35,7 @@ struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 	exec->written = exec_ended(exec) ? EXEC_WRITTEN : EXEC_NOT_WRITTEN;
 	list_init(&exec->watchers);
 	list_init(&exec->left_queries);
+	list_init(&exec->ending);
 	list_append(&sandbox->execs, &exec->link);
 	return exec;
 }
@@ -42,6 +43,7 @@ struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 void exec_free(struct exec *exec)
 {
 	list_remove(&exec->link);
+	list_remove(&exec->ending);
 	exec_logs_close(exec);
 	exec_row_done(&exec->row);
 	free(exec);

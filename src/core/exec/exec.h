@@ -60,12 +60,13 @@ struct exec {
 	/* Private to core/. The flags below are facts that are independent of the stage. */
 	enum exec_stage stage;
 	enum exec_written written;
-	bool stdin_broken; /* data under way was lost with the connection */
-	bool stdin_wanted; /* a write was refused: call `changed` when there is room */
-	bool listed;       /* seen in the init's list since the last resync */
-	bool logs_removed; /* the oldest logs were removed: reading them gives a gap */
-	bool idle;         /* an interpreter that waits for code: it is no activity */
-	uint32_t telling;  /* callers on the stack that still use it: it must not be removed */
+	struct list ending; /* in the core's list, while EXEC_TOLD */
+	bool stdin_broken;  /* data under way was lost with the connection */
+	bool stdin_wanted;  /* a write was refused: call `changed` when there is room */
+	bool listed;        /* seen in the init's list since the last resync */
+	bool logs_removed;  /* the oldest logs were removed: reading them gives a gap */
+	bool idle;          /* an interpreter that waits for code: it is no activity */
+	uint32_t telling;   /* callers on the stack that still use it: it must not be removed */
 	struct exec_digest digests[2]; /* of stdout and stderr, after its end */
 	struct exec_result result;     /* while EXEC_STAGE_ASKING */
 	int64_t overdue_at; /* CLOCK_BOOTTIME: the end must be reported by then; 0: no limit */

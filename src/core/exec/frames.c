@@ -20,7 +20,7 @@ int frame_broken(struct error *error, const char *what)
 			 what);
 }
 
-static void exec_send_forget(struct sandbox *sandbox, uint64_t key)
+void exec_send_forget(struct sandbox *sandbox, uint64_t key)
 {
 	struct error error;
 	if (sandbox->guest &&
@@ -48,34 +48,7 @@ static void exec_take_totals(struct exec *exec, const struct output_totals *tota
 		exec_acknowledge(exec);
 }
 
-static int exec_write_row(void *data, struct error *error)
-{
-	struct exec *exec = data;
-	return store_exec_update(exec->sandbox->core->store, &exec->row, error);
-}
-
-void exec_save_end(struct exec *exec)
-{
-	struct sandbox *sandbox = exec->sandbox;
-	struct sandbox_life *life = sandbox->life;
-	struct error error;
-	activity_exec_ended(exec);
-	if (activity_save(sandbox->core, exec_write_row, exec, &error) >= 0) {
-		exec->written = EXEC_WRITTEN;
-		exec_send_forget(sandbox, exec->row.key);
-		return;
-	}
-	log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
-	exec->written = EXEC_UNSAVED;
-	life->execs_unsaved = true;
-	if (life->save_at == 0)
-		life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
-	timers_wake_at(sandbox->core, life->save_at);
-}
-
-/* The end is known: notifies everybody, and writes it. In this order, so that clients need not wait
- * for the store: the init keeps the result until FORGET, so that the next daemon can ask for it if
- * this one dies in between. */
+/* The end is known: notifies everybody, and has it written afterwards. */
 static void exec_tell_end(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
@@ -86,26 +59,7 @@ static void exec_tell_end(struct exec *exec)
 	exec->telling++;
 	exec_notify(exec);
 	exec->telling--;
-	if (!exec_digest_begin(exec))
-		exec_save_end(exec);
-	exec_logs_account(sandbox, &exec->row);
-	spares_fill(sandbox->core);
-	if (list_empty(&exec->watchers))
-		exec_logs_close(exec);
-}
-
-bool exec_save_again(struct sandbox *sandbox)
-{
-	list_each (&sandbox->execs, node) {
-		struct exec *exec = list_entry(node, struct exec, link);
-		if (exec->written != EXEC_UNSAVED)
-			continue;
-		if (!exec_store(exec))
-			return false;
-		exec->written = EXEC_WRITTEN;
-		exec_send_forget(sandbox, exec->row.key);
-	}
-	return true;
+	exec_write_end_soon(exec);
 }
 
 static void exec_end(struct exec *exec, const struct exec_result *result)
@@ -521,7 +475,7 @@ void exec_all_lost(struct sandbox *sandbox)
 {
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
-		exec_digest_give_up(exec);
+		exec_write_end_now(exec);
 		enum exec_action action = exec_stage_step(&exec->stage, EXEC_EVENT_LOST);
 		if (action != EXEC_ACTION_NONE) {
 			exec_end_lost(exec, action == EXEC_ACTION_END ? &exec->result : NULL);

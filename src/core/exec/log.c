@@ -65,6 +65,12 @@ static uint64_t stream_tail(const struct exec_row *row, int stream)
 int exec_logs_create(struct exec *exec, struct error *error)
 {
 	int logs_fd = exec->sandbox->core->private->logs_fd, result = 0;
+	bool plain = stream_count(&exec->row) == 2 && !exec_is_channel(&exec->row);
+	if (plain && !id_is_set(&exec->row.id) &&
+	    ready_logs_take(&exec->sandbox->life->ready_logs, exec))
+		return 0;
+	if (!id_is_set(&exec->row.id))
+		exec->row.id = id_new();
 	if (mkdirat(logs_fd, exec->sandbox->row.id.text, 0700) < 0 && errno != EEXIST)
 		return error_set_errno(error, error_kind_of_errno(errno), errno,
 				       "making the directory of logs");

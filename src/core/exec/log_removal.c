@@ -23,7 +23,7 @@ struct log_work {
 	struct log_removal removal;
 };
 
-static void logs_remove_directory(int logs, const char *name)
+static void logs_empty_directory(int logs, const char *name)
 {
 	int fd = openat(logs, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
@@ -34,6 +34,11 @@ static void logs_remove_directory(int logs, const char *name)
 		closedir(directory);
 	else
 		fd_close(&fd);
+}
+
+static void logs_remove_directory(int logs, const char *name)
+{
+	logs_empty_directory(logs, name);
 	if (unlinkat(logs, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
 		log_warning("the logs of sandbox %s cannot be removed: %s", name, strerror(errno));
 }
@@ -173,7 +178,12 @@ void logs_remove_strays(struct core *core)
 	struct dirent *entry;
 	while ((entry = readdir(directory))) {
 		struct id id;
-		if (id_parse(entry->d_name, &id) == 0 && !sandbox_by_id(core, &id))
+		if (id_parse(entry->d_name, &id) < 0 || sandbox_by_id(core, &id))
+			continue;
+		/* Not later: a member of the pool gets new ones as soon as it is ready. */
+		if (pool_has(core, &id))
+			logs_empty_directory(fd, entry->d_name);
+		else
 			logs_remove(core, &id, NULL);
 	}
 	closedir(directory);

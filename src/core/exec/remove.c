@@ -22,7 +22,7 @@ int exec_remove(struct exec *exec, const struct principal *principal, struct err
 				 "exec `%s` has ended, and %u processes that it started have not",
 				 exec->row.id.text, exec->row.left_running);
 	/* Writes its end without the digest if the digest is still missing. */
-	exec_digest_give_up(exec);
+	exec_write_end_now(exec);
 	if (exec->written == EXEC_UNSAVED)
 		return error_set(error, ERROR_SANDBOX_STATE,
 				 "the end of exec `%s` could not be written yet",

@@ -7,7 +7,7 @@
  * What is stored and shown of it is row.state, which knows no more than starting, running, ended
  * and failed; one that was given up has ended for everybody but its init. Whether the end is
  * written is a matter of its own: enum exec_written. Pure; nothing blocks. The effects are in
- * frames.c, the hashing in core/activity/exec.c. */
+ * frames.c, the writing in ends.c, the hashing in core/activity/exec.c. */
 #pragma once
 
 #include <stdint.h>
@@ -23,6 +23,7 @@ enum exec_stage {
 
 enum exec_written {
 	EXEC_NOT_WRITTEN, /* it has not ended, or its end is being told in this turn */
+	EXEC_TOLD,        /* the end is told, and will be hashed and written in a moment */
 	EXEC_HASHING,     /* the end is told; it is written when its output is hashed */
 	EXEC_UNSAVED,     /* it could not be written: repeated later; the init keeps the result */
 	EXEC_WRITTEN,

@@ -140,6 +140,12 @@ static char *spec_command_text(const struct exec_spec *spec)
 	return text_duplicate(text);
 }
 
+void sandbox_make_ready_logs(struct sandbox *sandbox)
+{
+	if (sandbox_may_exec(sandbox))
+		ready_logs_make(sandbox->core, &sandbox->row.id, &sandbox->life->ready_logs);
+}
+
 int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exec **ret_exec,
 	       struct error *error)
 {
@@ -147,7 +153,7 @@ int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exe
 	struct store *store = sandbox->core->store;
 	struct error ignored;
 	struct exec_row row = {
-	    .id = id_is_set(&spec->id) ? spec->id : id_new(),
+	    .id = spec->id, /* unset: exec_logs_create() chooses one */
 	    .sandbox = sandbox->row.id,
 	    .state = EXEC_STARTING,
 	    .flags = spec->flags,
@@ -196,6 +202,7 @@ int exec_start(struct sandbox *sandbox, const struct exec_spec *spec, struct exe
 		budget_count_exec(sandbox);
 	activity_exec_started(exec, spec->principal, spec);
 	sandbox_touch(sandbox);
+	sandbox_later(sandbox, sandbox_make_ready_logs);
 	*ret_exec = exec;
 	return 0;
 }

@@ -70,6 +70,11 @@ void pooled_free(struct pooled *pooled)
 	list_remove(&pooled->link);
 	pool->count--;
 	guest_link_free(pooled->guest);
+	if (pooled->ready_logs.made) {
+		ready_logs_done(&pooled->ready_logs);
+		logs_remove_now(core->private->logs_fd,
+				&(struct log_removal){.sandbox = pooled->row.id});
+	}
 	pool_row_done(&pooled->row);
 	free(pooled);
 	pool_count_states(core);
@@ -245,6 +250,7 @@ static void pooled_ready(struct pooled *pooled)
 {
 	struct pool *pool = pool_of(pooled->core);
 	pool->back_off = 0;
+	ready_logs_make(pooled->core, &pooled->row.id, &pooled->ready_logs);
 	pooled_set_state(pooled, POOLED_READY);
 	pool_refill_at(pooled->core, clock_boot());
 }

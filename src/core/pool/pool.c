@@ -271,6 +271,8 @@ int pool_write_given(struct pooled *pooled, const struct sandbox_row *row, struc
 void pool_give(struct pooled *pooled, struct sandbox *sandbox)
 {
 	sandbox->guest = TAKE_PTR(pooled->guest);
+	sandbox->life->ready_logs = pooled->ready_logs;
+	pooled->ready_logs.made = false;
 	guest_link_set_callbacks(sandbox->guest, &sandbox_link_callbacks, sandbox);
 	guest_link_set_share(sandbox->guest,
 			     core_share_of_guests(sandbox->core, sandbox->row.workspace));
@@ -279,6 +281,11 @@ void pool_give(struct pooled *pooled, struct sandbox *sandbox)
 }
 
 /* ---- At start-up. */
+
+bool pool_has(struct core *core, const struct id *id)
+{
+	return pooled_find(core, id) != NULL;
+}
 
 static void pool_load_row(void *data, const struct pool_row *row)
 {

@@ -38,6 +38,8 @@ NODISCARD int pool_write_given(struct pooled *pooled, const struct sandbox_row *
 /* Does the row request other cpu or pids than the member has? */
 bool pool_differs(const struct pooled *pooled, const struct sandbox_row *row);
 
+/* Is it the id of a member? */
+bool pool_has(struct core *core, const struct id *id);
 /* At start-up: the rows; then every sandbox that the spawner listed. True if it is a member, which
  * is kept or destroyed. */
 NODISCARD int pool_load(struct core *core, struct error *error);

@@ -28,8 +28,9 @@ struct pooled {
 		POOLED_GOING, /* it is being destroyed */
 	} state;
 	struct guest_link *guest;
-	struct guest_echo echo; /* KEEPING */
-	int64_t deadline;       /* CLOCK_BOOTTIME: when its init ends it */
+	struct ready_logs ready_logs; /* of its first exec */
+	struct guest_echo echo;       /* KEEPING */
+	int64_t deadline;             /* CLOCK_BOOTTIME: when its init ends it */
 	int64_t until; /* CONFIGURING: its time limit; GOING: the time of the next attempt */
 	bool listed;   /* at start-up: it exists on the host */
 	bool lost;     /* given away by another daemon */

@@ -276,6 +276,13 @@ static int create_from_pool(struct create_request *create, struct pooled *pooled
 
 /* ---- Cold. */
 
+/* While the sandbox boots. */
+static void create_make_ready_logs(struct sandbox *sandbox)
+{
+	if (sandbox->row.state == SANDBOX_CREATING)
+		ready_logs_make(sandbox->core, &sandbox->row.id, &sandbox->life->ready_logs);
+}
+
 static int create_cold(struct create_request *create, struct error *error)
 {
 	int64_t began = clock_monotonic();
@@ -293,6 +300,7 @@ static int create_cold(struct create_request *create, struct error *error)
 					sandbox->life->mount_count, SPAWN_BOOT_TIMEOUT_MS,
 					create_answered, NULL, 0, error) == 0) {
 			create_expect_told(sandbox, create);
+			sandbox_later(sandbox, create_make_ready_logs);
 			return 0;
 		}
 	}

@@ -107,6 +107,7 @@ void sandbox_free(struct sandbox *sandbox)
 	guest_link_free(sandbox->guest);
 	for (size_t i = 0; i < SANDBOX_MOUNTS_MAX; i++)
 		fd_close(&sandbox->life->mount_fds[i]);
+	ready_logs_done(&sandbox->life->ready_logs);
 	sandbox_row_done(&sandbox->row);
 	counters_free(sandbox);
 	free(sandbox->life);
