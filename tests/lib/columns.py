@@ -173,7 +173,7 @@ def end_processes(ranges):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 uid = os.stat("/proc/" + pid).st_uid
-                real = int(re.search(r"^Uid:\t(\d+)", open(f"/proc/{pid}/status").read(), re.MULTILINE).group(1))
+                real = int(re.search(r"^Uid:\t(\d+)", open(f"/proc/{pid}/status", errors="replace").read(), re.MULTILINE).group(1))
                 if any(uid in ids or real in ids for ids in ranges):
                     os.kill(int(pid), signal.SIGKILL)
                     found.append(pid)

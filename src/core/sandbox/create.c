@@ -202,18 +202,26 @@ static void create_limits_answered(const struct sandbox_answer *answer)
 	link_send_deadline(sandbox);
 }
 
-static void create_tell_given(struct sandbox *sandbox)
+static void create_own_given(struct sandbox *sandbox)
 {
 	struct error error;
-	/* If it has been deleted, its end answers the caller. */
 	if (sandbox->row.state == SANDBOX_DELETING)
 		return;
-	create_tell(sandbox, NULL);
 	boot_own(sandbox);
 	/* How long the hand-out took is known only since its transaction has ended. */
 	if (store_sandbox_update(sandbox->core->store, &sandbox->row, &error) < 0)
 		log_warning("sandbox %s: the time of its create cannot be written: %s",
 			    sandbox->row.id.text, error.message);
+}
+
+/* The rest comes in another turn: the answer is sent at the end of this one. */
+static void create_tell_given(struct sandbox *sandbox)
+{
+	/* If it has been deleted, its end answers the caller. */
+	if (sandbox->row.state == SANDBOX_DELETING)
+		return;
+	create_tell(sandbox, NULL);
+	sandbox_later(sandbox, create_own_given);
 }
 
 /* It runs; the caller gets its answer in a later turn of the loop. */
