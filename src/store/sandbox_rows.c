@@ -127,6 +127,10 @@ enum listing { LISTING_ALL, LISTING_LIVE, LISTING_OF_WORKSPACE, LISTING_LIVE_OF_
 	"(created_wall, id) < (?2, ?3) AND (?4 = 0 OR state = ?4) AND (?5 IS NULL OR name = ?5)"   \
 	" ORDER BY created_wall DESC, id DESC LIMIT ?6"
 
+/* A one-shot run has been answered, and its sandbox is being removed: nobody asks for it. */
+#define ONESHOT_OVER "(state = 9 AND options & 4)"
+_Static_assert(SANDBOX_DELETING == 9 && OPTION_ONESHOT == 4, "both say the same");
+
 static const char *const listings[] = {
     [LISTING_ALL] = "INDEXED BY sandboxes_by_time WHERE " AFTER_CURSOR,
     [LISTING_LIVE] =
@@ -135,7 +139,7 @@ static const char *const listings[] = {
 	"INDEXED BY sandboxes_by_workspace WHERE workspace = ?1 AND " AFTER_CURSOR,
     [LISTING_LIVE_OF_WORKSPACE] =
 	"INDEXED BY sandboxes_live_by_workspace"
-	" WHERE workspace = ?1 AND state != " SQL_ENDED " AND " AFTER_CURSOR,
+	" WHERE workspace = ?1 AND state != " SQL_ENDED " AND NOT " ONESHOT_OVER " AND " AFTER_CURSOR,
 };
 _Static_assert(STATEMENT_SANDBOX_PAGE + LISTING_LIVE_OF_WORKSPACE == STATEMENT_SANDBOX_PAGE_LAST,
 	       "a statement for each listing");

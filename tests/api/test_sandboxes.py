@@ -390,9 +390,10 @@ class OneShot(DaemonTest):
         answer = self.api.post("/v1/run", {"cmd": "cat; echo $A >&2; exit 3", "stdin": "text", "env": {"A": "b"}, "labels": {"x": "y"}})
         self.assertEqual((answer["stdout"], answer["stderr"], answer["exit_code"]), ("text", "b\n", 3))
         self.assertGreater(answer["timings"]["create_ms"], 0)
-        # It is gone when the answer comes.
+        # It is in no list when the answer comes, and is removed then.
         self.assertEqual(self.api.get("/v1/sandboxes")["items"], [])
-        record = self.api.get("/v1/sandboxes/" + answer["sandbox_id"])
+        path = "/v1/sandboxes/" + answer["sandbox_id"]
+        record = wait_until(lambda: (lambda one: one if one["status"] == "ended" else None)(self.api.get(path)), what="its end")
         self.assertEqual((record["status"], record["labels"]), ("ended", {"x": "y"}))
         self.assertEqual(self.api.post("/v1/run", {"argv": ["echo", "a b"], "memory_mb": 64})["stdout"], "a b\n")
 

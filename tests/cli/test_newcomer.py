@@ -22,9 +22,10 @@ class Newcomer(DaemonTest):
         process = subprocess.Popen([PROGRAM, "run", "--name", "held", "--", "sleep", "1000"], stdin=subprocess.DEVNULL,
                                    env={**os.environ, **self.daemon.client_environment()}, **self.daemon.identity())
         record = wait_until(lambda: next((box for box in self.api.get("/v1/sandboxes")["items"] if box["name"] == "held"), None), 30)
-        self.assertEqual((record["expires_at"], record["idle_timeout_seconds"]), (None, 60))
+        self.assertEqual((record["expires_at"], record["idle_timeout_seconds"]), (None, None))
         process.terminate()
         process.wait(30)
+        wait_until(lambda: self.api.get("/v1/sandboxes/" + record["id"])["status"] == "ended", 30)
         text = self.cli("run", "--help")[1]
         self.assertNotIn("default: 10m", text)
         self.assertIn("or 15m (default: no end)", text)

@@ -60,6 +60,10 @@ static int oneshot_parse(struct call *call, struct oneshot_call *oneshot_call, b
 	if (!stream && exec->stdin_kind == STDIN_OPEN)
 		return error_set(error, ERROR_INVALID,
 				 "`stdin: true` needs a sandbox that stays: create one");
+	if (!stream && exec->spec.flags & EXEC_TTY)
+		return error_set(error, ERROR_INVALID,
+				 "`tty` needs a stream (Upgrade: %s), or a sandbox that stays",
+				 EXEC_STREAM_PROTOCOL);
 	if (!stream || exec->spec.timeout_ms > 0) {
 		spec->timeout_seconds = oneshot_life(call->core, &exec->spec.timeout_ms);
 		spec->timeout_set = true;

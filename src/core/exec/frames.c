@@ -479,6 +479,8 @@ void exec_all_lost(struct sandbox *sandbox)
 		enum exec_action action = exec_stage_step(&exec->stage, EXEC_EVENT_LOST);
 		if (action != EXEC_ACTION_NONE) {
 			exec_end_lost(exec, action == EXEC_ACTION_END ? &exec->result : NULL);
+			/* The sandbox may be freed before the next turn. */
+			exec_write_end_now(exec);
 		} else if (exec->row.left_running > 0) {
 			exec->row.left_running = 0;
 			exec_store(exec);
