@@ -33,6 +33,7 @@ struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 		      : exec->row.state == EXEC_RUNNING ? EXEC_STAGE_RUNNING
 							: EXEC_STAGE_STARTING;
 	exec->written = exec_ended(exec) ? EXEC_WRITTEN : EXEC_NOT_WRITTEN;
+	exec->log_counted = exec_settled(exec) ? exec_logs_size(&exec->row) : 0;
 	list_init(&exec->watchers);
 	list_init(&exec->left_queries);
 	list_init(&exec->ending);
@@ -71,6 +72,11 @@ struct exec *exec_by_key(struct sandbox *sandbox, uint64_t key)
 bool exec_ended(const struct exec *exec)
 {
 	return exec->row.state >= EXEC_ENDED;
+}
+
+bool exec_settled(const struct exec *exec)
+{
+	return exec->written == EXEC_WRITTEN && exec->row.left_running == 0;
 }
 
 bool exec_internal(const struct exec_row *row)
@@ -161,9 +167,8 @@ void exec_trim(struct sandbox *sandbox)
 	for (struct list *node = sandbox->execs.previous; node != &sandbox->execs; node = before) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		before = node->previous;
-		bool pinned = exec->written != EXEC_WRITTEN || exec->telling ||
-			      exec->row.left_running > 0 || !list_empty(&exec->watchers) ||
-			      !list_empty(&exec->left_queries);
+		bool pinned = !exec_settled(exec) || exec->telling ||
+			      !list_empty(&exec->watchers) || !list_empty(&exec->left_queries);
 		if (!pinned && ++kept > EXECS_KEPT)
 			exec_free(exec);
 	}
@@ -217,7 +222,7 @@ static bool live_row_load(void *data, const struct exec_row *row)
 	uint64_t *last_key = &live->sandbox->row.last_exec_key;
 	live->count++;
 	*last_key = MAX(*last_key, row->key);
-	if (row->state >= EXEC_ENDED)
+	if (row->state >= EXEC_ENDED && row->left_running == 0)
 		live->log_bytes += exec_logs_size(row);
 	bool wanted = row->state == EXEC_STARTING || row->state == EXEC_RUNNING ||
 		      (row->state == EXEC_ENDED && row->left_running > 0);

@@ -53,6 +53,7 @@ struct exec {
 	struct exec_row row;
 	uint32_t pid;              /* inside */
 	struct output_log logs[2]; /* stdout, stderr; the descriptors are owned here */
+	uint64_t log_counted;      /* its part of life->log_bytes */
 	uint64_t stdin_credit;
 	bool stdin_closed;
 	uint64_t oom_kills_before; /* the sandbox's counter when it began */
