@@ -1,5 +1,6 @@
 /* How much output of a sandbox is kept: what a client may ask for, what a new command is promised
- * beside those that run, and what makes room while one prints. */
+ * beside those that run, what makes room while one prints, and what becomes of the output of
+ * processes that outlive their command. */
 #include <unistd.h>
 
 #include "core/core_private.h"
@@ -235,6 +236,57 @@ TEST(what_was_left_running_ends_unseen)
 		CHECK_INT(exec_remove(exec, NULL, &error), 0);
 	}
 	CHECK_INT(sandbox->life->log_bytes, 0);
+	fake_host_free(host);
+}
+
+static void consumer_changed(struct exec_watcher *watcher, struct exec *exec)
+{
+	(void)watcher;
+	(void)exec;
+}
+
+/* What a lossless one left running must not wait for a reader that has gone. */
+TEST(nobody_reads_what_is_left_running)
+{
+	struct fake_host *host = fake_host_new();
+	const char *argv[] = {"hang"};
+	struct exec_spec spec = {
+	    .argv = argv, .argc = 1, .flags = EXEC_LOSSLESS, .head = 4096, .tail = 64 * KIB};
+	struct exec_watcher consumer = {.changed = consumer_changed, .consumes = true};
+	struct exec *exec = NULL;
+	struct error error;
+	static char data[68 * KIB];
+	const uint64_t all = sizeof(data);
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
+	CHECK_INT(exec_start(sandbox, &spec, &exec, &error), 0);
+	uint64_t key = exec->row.key;
+	exec_watch(exec, &consumer);
+	fake_turn(host, 20);
+	fake_exit(init, key, EXEC_END_EXITED, 0, 1);
+	fake_turn(host, 20);
+	CHECK(exec_ended(exec));
+	fake_print(init, key, 0, data, all);
+	fake_turn(host, 20);
+	/* While the reader is there, it would come to no end if more could follow. */
+	exec_watcher_consumed(&consumer, EXEC_STDOUT, all);
+	fake_turn(host, 20);
+	CHECK_INT(init->frames[FRAME_CONSUMED], 0);
+	exec_unwatch(&consumer);
+	fake_turn(host, 20);
+	CHECK_INT(init->consumed, all);
+	fake_print(init, key, 0, data, all);
+	fake_turn(host, 20);
+	CHECK_INT(init->consumed, 2 * all);
+	fake_stop(host);
+	fake_print(init, key, 0, data, all);
+	fake_start(host);
+	fake_turn(host, 50);
+	CHECK_INT(init->consumed, 3 * all);
+	fake_print(init, key, 0, data, all);
+	fake_turn(host, 20);
+	CHECK_INT(init->consumed, 4 * all);
 	fake_host_free(host);
 }
 

@@ -109,6 +109,14 @@ void exec_watch(struct exec *exec, struct exec_watcher *watcher)
 	list_append(&exec->watchers, &watcher->link);
 }
 
+static bool exec_is_consumed(const struct exec *exec)
+{
+	list_each (&exec->watchers, node)
+		if (list_entry(node, struct exec_watcher, link)->consumes)
+			return true;
+	return false;
+}
+
 void exec_unwatch(struct exec_watcher *watcher)
 {
 	struct exec *exec = watcher->exec;
@@ -116,8 +124,11 @@ void exec_unwatch(struct exec_watcher *watcher)
 	watcher->exec = NULL;
 	if (!exec)
 		return;
-	/* It may have been the slowest consumer. */
-	if (watcher->consumes)
+	/* It may have been the slowest consumer, or the last. */
+	if (watcher->consumes && exec->row.flags & EXEC_LOSSLESS && exec_ended(exec) &&
+	    exec->row.left_running > 0 && !exec_is_consumed(exec))
+		exec_reader_leaves(exec);
+	else if (watcher->consumes)
 		exec_acknowledge(exec);
 	if (exec_ended(exec) && list_empty(&exec->watchers))
 		exec_logs_close(exec);
@@ -295,7 +306,11 @@ bool exec_has_consumer(const struct exec *exec)
 
 void exec_acknowledge(struct exec *exec)
 {
-	if (!(exec->row.flags & EXEC_LOSSLESS) || exec_ended(exec))
+	if (!(exec->row.flags & EXEC_LOSSLESS))
+		return;
+	/* A reader is done when it has read everything after the end: processes that were left
+	 * running wait meanwhile, or it would never be. */
+	if (exec_ended(exec) && !(exec->row.flags & EXEC_READER_LEFT))
 		return;
 	exec->consumed.out = consumed_by_all(exec, EXEC_STDOUT);
 	exec->consumed.err = consumed_by_all(exec, EXEC_STDERR);
@@ -317,8 +332,8 @@ void exec_reader_leaves(struct exec *exec)
 {
 	struct error error;
 	exec->row.flags |= EXEC_READER_LEFT;
-	/* Only the next daemon needs the row; this one is done. */
-	if (!exec_ended(exec) &&
+	/* Only the next daemon needs the row. An end that is still to be written brings it. */
+	if ((!exec_ended(exec) || exec->written == EXEC_WRITTEN) &&
 	    store_exec_update(exec->sandbox->core->store, &exec->row, &error) < 0)
 		log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
 	exec_acknowledge(exec);

@@ -412,7 +412,7 @@ static int execs_handle_list_end(struct sandbox *sandbox, const struct frame *fr
 		exec_settle_unlisted(exec);
 		if (exec->row.state == EXEC_RUNNING)
 			exec_send_held(exec);
-		if (!exec_ended(exec))
+		if (!exec_ended(exec) || exec->row.left_running > 0)
 			exec_acknowledge(exec);
 	}
 	if (!sandbox->life->counters_known &&
