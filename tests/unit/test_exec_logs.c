@@ -6,6 +6,7 @@
 #include "core/core_private.h"
 #include "core/exec/logs.h"
 #include "fake_host.h"
+#include "store/sqlite.h"
 #include "test.h"
 
 TEST_MAIN
@@ -236,6 +237,31 @@ TEST(what_was_left_running_ends_unseen)
 		CHECK_INT(exec_remove(exec, NULL, &error), 0);
 	}
 	CHECK_INT(sandbox->life->log_bytes, 0);
+	fake_host_free(host);
+}
+
+static void sql(struct fake_host *host, const char *text)
+{
+	CHECK_INT(sqlite3_exec(host->core.store->database, text, NULL, NULL, NULL), SQLITE_OK);
+}
+
+/* Else its row would say for ever that something is left, and its log would never be removed. */
+TEST(the_end_of_what_was_left_running_is_stored_later)
+{
+	struct fake_host *host = fake_host_new();
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	struct exec *exec = start_leaving(host, sandbox, 50000);
+	sql(host, "CREATE TEMP TRIGGER no_update BEFORE UPDATE ON execs BEGIN SELECT "
+		  "RAISE(ABORT, 'no'); END");
+	fake_gone(fake_init_of(host, &sandbox->row.id), exec->row.key);
+	fake_turn(host, 20);
+	CHECK_INT(exec->row.left_running, 0);
+	CHECK_INT(sandbox->life->log_bytes, 0);
+	sql(host, "DROP TRIGGER no_update");
+	fake_pass(host, SAVE_RETRY_MS + 100);
+	CHECK_INT(sandbox->life->log_bytes, 100000 + 2 * OUTPUT_LOG_HEADER);
+	CHECK_INT(bytes_of_rows(host, sandbox), sandbox->life->log_bytes);
 	fake_host_free(host);
 }
 
