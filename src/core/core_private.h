@@ -194,9 +194,9 @@ struct sandbox_life {
 	struct activity_head activity;
 
 	struct list exec_listeners; /* struct exec_listener */
-	uint64_t log_bytes;         /* kept output of ended execs */
+	uint64_t log_bytes;         /* kept output of settled execs */
 	uint64_t log_bytes_pruned;  /* of all execs, when logs were last pruned */
-	int64_t log_bytes_seen_at;  /* when running execs were last counted */
+	int64_t log_bytes_seen_at;  /* when the other execs were last counted */
 	uint32_t exec_rows;
 	bool counters_known;     /* sandbox->counters belongs to this boot */
 	struct samples *samples; /* counters.c */
@@ -362,6 +362,8 @@ void exec_write_end_now(struct exec *exec);
 void execs_write_ends(struct core *core);
 /* Its output is hashed: writes its end, with its entry in the activity. */
 void exec_save_end(struct exec *exec);
+/* The number of its processes that are left has changed, or their output: the row gets it. */
+void exec_save_left_running(struct exec *exec);
 /* False if one of them still cannot be written. */
 bool exec_save_again(struct sandbox *sandbox);
 /* core/exec/frames.c */
@@ -371,6 +373,9 @@ void exec_free(struct exec *exec);
 /* Notifies its watchers, and frees it. */
 void exec_forget(struct exec *exec);
 void exec_notify(struct exec *exec);
+/* Is its end in the store, and none of its processes left? Then its output grows no more, and the
+ * store knows how much it is. */
+bool exec_settled(const struct exec *exec);
 /* Frees ended execs without watchers. */
 void exec_trim(struct sandbox *sandbox);
 /* Loads from the store the execs that the init may still know. */
@@ -430,9 +435,10 @@ uint64_t exec_logs_size(const struct exec_row *row);
  * size, but no more than the sandbox's remaining maximum. */
 NODISCARD int exec_logs_fit(const struct sandbox *sandbox, const struct exec_spec *spec,
 			    struct exec_row *row, struct error *error);
-/* An exec has ended: counts its output and removes the oldest logs above the configured maximum. */
-void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row);
-/* A running exec has new output: the same. */
+/* An exec may have become settled: counts its output, once, and removes the oldest logs above the
+ * configured maximum. */
+void exec_logs_account(struct exec *exec);
+/* An exec that is not settled has new output: removes the oldest logs likewise. */
 void exec_logs_grown(struct sandbox *sandbox);
 #define LOG_PATH_MAX (2 * ID_LENGTH + 8)
 void log_path(const struct id *sandbox, const struct id *exec, int stream, char path[LOG_PATH_MAX]);

@@ -54,6 +54,16 @@ class Streams(DaemonTest):
             self.assertEqual((name, last["exit_code"], last["stdout_bytes"], last["left_running"]), ("exit", 3, 4, []))
             self.assertEqual(last["exec_id"], found[0][1]["exec_id"])
 
+    def test_what_it_left_running_waits_for_no_reader(self):
+        """The client has gone after the exit: nobody reads what comes then, and it does not block."""
+        found = list(events(self.stream({"cmd": "(until [ -e /tmp/go ]; do sleep 0.05; done; yes | head -c 600000; touch /tmp/through) & exit 0",
+                                         "output": {"head_bytes": 4096, "tail_bytes": 65536}})))
+        self.assertEqual((found[-1][0], found[-1][1]["left_running_count"] > 0), ("exit", True))
+        self.api.sh(self.box, "touch /tmp/go")
+        record = wait_until(lambda: (one := self.record(found[-1][1]["exec_id"]))["left_running_count"] == 0 and one, 30, what="its end")
+        self.assertEqual(record["stdout_bytes"], 600000)
+        self.api.sh(self.box, "test -e /tmp/through")
+
     def test_chunks_are_cut_between_characters(self):
         response = self.stream({"cmd": r"printf 'a\303'; sleep 0.3; printf '\244b'; sleep 0.3; printf '\343\201'"})
         chunks = [data for name, data in events(response) if name == "stdout"]

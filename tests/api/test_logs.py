@@ -1,5 +1,6 @@
 """The log of a sandbox: the lines of all its commands, in pages, filtered, followed."""
 import json
+import os
 import time
 import unittest
 import urllib.parse
@@ -186,6 +187,27 @@ class Logs(DaemonTest):
         self.api.call("POST", f"/v1/sandboxes/{self.box}/pause")
         self.assertEqual(self.lines(), ["before"])
         self.assertEqual(self.api.get("/v1/sandboxes/" + self.box)["state"], "paused")
+
+
+class SmallLogs(DaemonTest):
+    config = "[sandbox]\nlog_max = 4M\n"
+
+    def test_what_commands_leave_running_counts(self):
+        """Output that comes after a command's end is kept within the sandbox's maximum too."""
+        box = self.sandbox(timeout_seconds=600)
+        execs = f"/v1/sandboxes/{box}/execs"
+        for i in range(25):
+            self.api.exec(box, "(sleep 0.05; yes | head -c 600000) & exit 0")
+            wait_until(lambda: not any(one["left_running_count"] for one in self.api.get(execs)["execs"]), 60, what="the end of what it left")
+
+        def size():
+            with os.scandir(os.path.join(self.daemon.state, "logs", box)) as files:
+                return sum(one.stat().st_size for one in files)
+        # A thread removes the files.
+        wait_until(lambda: size() <= 4 << 20, 30, what=f"the removal of the oldest logs: there are {size()} bytes")
+        newest = self.api.get(execs)["execs"][0]
+        self.assertEqual(newest["stdout_bytes"], 600000)
+        self.assertEqual(self.api.get(f"{execs}/{newest['exec_id']}/output", stream="stdout", **{"from": 599998}), b"y\n")
 
 
 if __name__ == "__main__":

@@ -121,6 +121,8 @@ void fake_started(struct fake_init *init, uint64_t key);
 void fake_print(struct fake_init *init, uint64_t key, int stream, const char *text, size_t size);
 void fake_exit(struct fake_init *init, uint64_t key, enum exec_end end, uint32_t code,
 	       uint32_t left_running);
+/* What an ended one left running has ended. */
+void fake_gone(struct fake_init *init, uint64_t key);
 
 /* What asynchronous functions of core/ answered. */
 struct outcome {

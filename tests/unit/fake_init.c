@@ -106,6 +106,12 @@ void fake_exit(struct fake_init *init, uint64_t key, enum exec_end end, uint32_t
 	fake_init_send(init, FRAME_EXITED, key, room, writer.size);
 }
 
+void fake_gone(struct fake_init *init, uint64_t key)
+{
+	fake_init_send(init, FRAME_GONE, key, NULL, 0);
+	forget(fake_record(init, key));
+}
+
 static void send_number(struct fake_init *init, uint16_t type, uint64_t id, uint32_t number)
 {
 	uint8_t room[4];
@@ -251,7 +257,8 @@ static void on_exec_frame(struct fake_init *init, const struct frame *frame)
 		return;
 	case FRAME_FORGET:
 		init->forgotten++;
-		if (record && frame->id)
+		/* What it left running writes on. */
+		if (record && frame->id && record->status.result.left_running == 0)
 			forget(record);
 		return;
 	case FRAME_LEFT_RUNNING: {

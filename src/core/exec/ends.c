@@ -12,10 +12,11 @@
 /* Long enough for the answer, and for a request that follows at once. */
 #define END_DELAY_MS 1
 
-static void exec_send_forget_ended(struct exec *exec)
+static void exec_end_written(struct exec *exec)
 {
 	exec->written = EXEC_WRITTEN;
 	exec_send_forget(exec->sandbox, exec->row.key);
+	exec_logs_account(exec);
 }
 
 static int exec_write_row(void *data, struct error *error)
@@ -24,22 +25,37 @@ static int exec_write_row(void *data, struct error *error)
 	return store_exec_update(exec->sandbox->core->store, &exec->row, error);
 }
 
-void exec_save_end(struct exec *exec)
+static void exec_save_later(struct exec *exec, const struct error *error)
 {
 	struct sandbox *sandbox = exec->sandbox;
 	struct sandbox_life *life = sandbox->life;
-	struct error error;
-	activity_exec_ended(exec);
-	if (activity_save(sandbox->core, exec_write_row, exec, &error) >= 0) {
-		exec_send_forget_ended(exec);
-		return;
-	}
-	log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
+	log_error("exec %s cannot be stored: %s", exec->row.id.text, error->message);
 	exec->written = EXEC_UNSAVED;
 	life->execs_unsaved = true;
 	if (life->save_at == 0)
 		life->save_at = clock_boot() + SAVE_RETRY_MS * NSEC_PER_MSEC;
 	timers_wake_at(sandbox->core, life->save_at);
+}
+
+void exec_save_end(struct exec *exec)
+{
+	struct error error;
+	activity_exec_ended(exec);
+	if (activity_save(exec->sandbox->core, exec_write_row, exec, &error) >= 0)
+		exec_end_written(exec);
+	else
+		exec_save_later(exec, &error);
+}
+
+void exec_save_left_running(struct exec *exec)
+{
+	struct error error;
+	/* Else its end is still to be written, and this with it. */
+	if (exec->written != EXEC_WRITTEN)
+		return;
+	if (exec_write_row(exec, &error) < 0)
+		exec_save_later(exec, &error);
+	exec_logs_account(exec);
 }
 
 bool exec_save_again(struct sandbox *sandbox)
@@ -53,18 +69,16 @@ bool exec_save_again(struct sandbox *sandbox)
 			log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
 			return false;
 		}
-		exec_send_forget_ended(exec);
+		exec_end_written(exec);
 	}
 	return true;
 }
 
 static void exec_write_end(struct exec *exec)
 {
-	struct sandbox *sandbox = exec->sandbox;
 	list_remove(&exec->ending);
 	if (!exec_digest_begin(exec))
 		exec_save_end(exec);
-	exec_logs_account(sandbox, &exec->row);
 	if (list_empty(&exec->watchers))
 		exec_logs_close(exec);
 }

@@ -33,6 +33,7 @@ struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row)
 		      : exec->row.state == EXEC_RUNNING ? EXEC_STAGE_RUNNING
 							: EXEC_STAGE_STARTING;
 	exec->written = exec_ended(exec) ? EXEC_WRITTEN : EXEC_NOT_WRITTEN;
+	exec->log_counted = exec_settled(exec) ? exec_logs_size(&exec->row) : 0;
 	list_init(&exec->watchers);
 	list_init(&exec->left_queries);
 	list_init(&exec->ending);
@@ -73,6 +74,11 @@ bool exec_ended(const struct exec *exec)
 	return exec->row.state >= EXEC_ENDED;
 }
 
+bool exec_settled(const struct exec *exec)
+{
+	return exec->written == EXEC_WRITTEN && exec->row.left_running == 0;
+}
+
 bool exec_internal(const struct exec_row *row)
 {
 	/* An interpreter gets its code on standard input, and its output need not be lossless. */
@@ -103,6 +109,14 @@ void exec_watch(struct exec *exec, struct exec_watcher *watcher)
 	list_append(&exec->watchers, &watcher->link);
 }
 
+static bool exec_is_consumed(const struct exec *exec)
+{
+	list_each (&exec->watchers, node)
+		if (list_entry(node, struct exec_watcher, link)->consumes)
+			return true;
+	return false;
+}
+
 void exec_unwatch(struct exec_watcher *watcher)
 {
 	struct exec *exec = watcher->exec;
@@ -110,8 +124,11 @@ void exec_unwatch(struct exec_watcher *watcher)
 	watcher->exec = NULL;
 	if (!exec)
 		return;
-	/* It may have been the slowest consumer. */
-	if (watcher->consumes)
+	/* It may have been the slowest consumer, or the last. */
+	if (watcher->consumes && exec->row.flags & EXEC_LOSSLESS && exec_ended(exec) &&
+	    exec->row.left_running > 0 && !exec_is_consumed(exec))
+		exec_reader_leaves(exec);
+	else if (watcher->consumes)
 		exec_acknowledge(exec);
 	if (exec_ended(exec) && list_empty(&exec->watchers))
 		exec_logs_close(exec);
@@ -161,9 +178,8 @@ void exec_trim(struct sandbox *sandbox)
 	for (struct list *node = sandbox->execs.previous; node != &sandbox->execs; node = before) {
 		struct exec *exec = list_entry(node, struct exec, link);
 		before = node->previous;
-		bool pinned = exec->written != EXEC_WRITTEN || exec->telling ||
-			      exec->row.left_running > 0 || !list_empty(&exec->watchers) ||
-			      !list_empty(&exec->left_queries);
+		bool pinned = !exec_settled(exec) || exec->telling ||
+			      !list_empty(&exec->watchers) || !list_empty(&exec->left_queries);
 		if (!pinned && ++kept > EXECS_KEPT)
 			exec_free(exec);
 	}
@@ -217,7 +233,7 @@ static bool live_row_load(void *data, const struct exec_row *row)
 	uint64_t *last_key = &live->sandbox->row.last_exec_key;
 	live->count++;
 	*last_key = MAX(*last_key, row->key);
-	if (row->state >= EXEC_ENDED)
+	if (row->state >= EXEC_ENDED && row->left_running == 0)
 		live->log_bytes += exec_logs_size(row);
 	bool wanted = row->state == EXEC_STARTING || row->state == EXEC_RUNNING ||
 		      (row->state == EXEC_ENDED && row->left_running > 0);
@@ -290,7 +306,11 @@ bool exec_has_consumer(const struct exec *exec)
 
 void exec_acknowledge(struct exec *exec)
 {
-	if (!(exec->row.flags & EXEC_LOSSLESS) || exec_ended(exec))
+	if (!(exec->row.flags & EXEC_LOSSLESS))
+		return;
+	/* A reader is done when it has read everything after the end: processes that were left
+	 * running wait meanwhile, or it would never be. */
+	if (exec_ended(exec) && !(exec->row.flags & EXEC_READER_LEFT))
 		return;
 	exec->consumed.out = consumed_by_all(exec, EXEC_STDOUT);
 	exec->consumed.err = consumed_by_all(exec, EXEC_STDERR);
@@ -312,8 +332,8 @@ void exec_reader_leaves(struct exec *exec)
 {
 	struct error error;
 	exec->row.flags |= EXEC_READER_LEFT;
-	/* Only the next daemon needs the row; this one is done. */
-	if (!exec_ended(exec) &&
+	/* Only the next daemon needs the row. An end that is still to be written brings it. */
+	if ((!exec_ended(exec) || exec->written == EXEC_WRITTEN) &&
 	    store_exec_update(exec->sandbox->core->store, &exec->row, &error) < 0)
 		log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
 	exec_acknowledge(exec);

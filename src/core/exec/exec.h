@@ -53,6 +53,7 @@ struct exec {
 	struct exec_row row;
 	uint32_t pid;              /* inside */
 	struct output_log logs[2]; /* stdout, stderr; the descriptors are owned here */
+	uint64_t log_counted;      /* its part of life->log_bytes */
 	uint64_t stdin_credit;
 	bool stdin_closed;
 	uint64_t oom_kills_before; /* the sandbox's counter when it began */
@@ -108,7 +109,8 @@ NODISCARD int exec_find(struct sandbox *sandbox, const char *id, struct exec **r
 void exec_watch(struct exec *exec, struct exec_watcher *watcher);
 void exec_unwatch(struct exec_watcher *watcher);
 /* The reader of a lossless exec leaves it running: while there is no other consumer, its output
- * counts as read, so that the command does not block. */
+ * counts as read, so that the command does not block. When the last consumer leaves after the end,
+ * this happens by itself, for the processes that the command left running. */
 void exec_reader_leaves(struct exec *exec);
 /* A flag of a row, beside those of enum exec_flag; append only. */
 #define EXEC_READER_LEFT (1u << 16)

@@ -28,16 +28,6 @@ void exec_send_forget(struct sandbox *sandbox, uint64_t key)
 		log_debug("sandbox %s: %s", sandbox->row.id.text, error.message);
 }
 
-/* True when it is in the store. */
-static bool exec_store(struct exec *exec)
-{
-	struct error error;
-	if (store_exec_update(exec->sandbox->core->store, &exec->row, &error) >= 0)
-		return true;
-	log_error("exec %s cannot be stored: %s", exec->row.id.text, error.message);
-	return false;
-}
-
 static void exec_take_totals(struct exec *exec, const struct output_totals *totals)
 {
 	/* At most a number that JSON can represent, whatever the guest reports. */
@@ -46,6 +36,19 @@ static void exec_take_totals(struct exec *exec, const struct output_totals *tota
 	exec_logs_refresh(exec);
 	if (exec->row.flags & EXEC_READER_LEFT)
 		exec_acknowledge(exec);
+}
+
+/* So many of the processes of an ended exec are left. Without one its output is final. */
+static void exec_take_left_running(struct exec *exec, uint32_t left_running)
+{
+	exec->row.left_running = left_running;
+	/* The log is on the host: it says how much was written even if no frame did. */
+	if (exec_logs_open(exec) == 0)
+		exec_logs_refresh(exec);
+	exec_save_left_running(exec);
+	exec_notify(exec);
+	if (list_empty(&exec->watchers))
+		exec_logs_close(exec);
 }
 
 /* The end is known: notifies everybody, and has it written afterwards. */
@@ -156,8 +159,8 @@ static void exec_exited(struct exec *exec, const struct exec_result *result)
 	if (action == EXEC_ACTION_END) {
 		exec_end(exec, result);
 	} else if (action == EXEC_ACTION_LEAVE) {
-		exec->row.left_running = result->left_running;
-		exec_store(exec);
+		exec_take_totals(exec, &result->totals);
+		exec_take_left_running(exec, result->left_running);
 	}
 }
 
@@ -271,8 +274,8 @@ static int exec_handle_progress(struct exec *exec, const struct frame *frame, st
 	struct output_totals totals;
 	if (output_totals_read(frame, &totals) < 0)
 		return frame_broken(error, "PROGRESS");
-	/* Processes that continued after its end still write; that is stored with the next
-	 * change. */
+	/* Processes that continued after its end still write; that is stored when they have
+	 * ended. */
 	exec_take_totals(exec, &totals);
 	exec_logs_grown(exec->sandbox);
 	exec_notify(exec);
@@ -310,11 +313,21 @@ static int exec_handle_gone(struct exec *exec, const struct frame *frame, struct
 	}
 	if (exec->row.left_running == 0)
 		return 0;
-	exec->row.left_running = 0;
-	exec_logs_refresh(exec);
-	exec_store(exec);
-	exec_notify(exec);
+	exec_take_left_running(exec, 0);
 	return 0;
+}
+
+/* Its end was told: processes that it left running may have written or ended since. */
+static void exec_listed_ended(struct exec *exec, const struct exec_status *status)
+{
+	enum exec_action action = EXEC_ACTION_NONE;
+	if (status->phase == EXEC_PHASE_ENDED)
+		action = exec_stage_step(&exec->stage, EXEC_EVENT_EXITED);
+	if (exec->row.left_running > 0 || action == EXEC_ACTION_LEAVE) {
+		exec_take_totals(exec, &status->result.totals);
+		exec_take_left_running(exec, status->result.left_running);
+	}
+	exec_send_forget(exec->sandbox, exec->row.key);
 }
 
 static int exec_handle_listed(struct sandbox *sandbox, const struct frame *frame,
@@ -335,10 +348,7 @@ static int exec_handle_listed(struct sandbox *sandbox, const struct frame *frame
 		return frame_broken(error, "LISTED twice");
 	exec->listed = true;
 	if (exec_ended(exec)) {
-		if (status.phase == EXEC_PHASE_ENDED)
-			exec_stage_step(&exec->stage, EXEC_EVENT_EXITED);
-		exec->row.left_running = status.result.left_running;
-		exec_send_forget(sandbox, frame->id);
+		exec_listed_ended(exec, &status);
 		return 0;
 	}
 	exec->pid = status.pid;
@@ -370,9 +380,7 @@ static void exec_settle_unlisted(struct exec *exec)
 	} else if (action == EXEC_ACTION_LOSE) {
 		exec_end_lost(exec, NULL);
 	} else if (exec->row.left_running > 0) {
-		exec->row.left_running = 0;
-		exec_store(exec);
-		exec_notify(exec);
+		exec_take_left_running(exec, 0);
 	}
 }
 
@@ -404,7 +412,7 @@ static int execs_handle_list_end(struct sandbox *sandbox, const struct frame *fr
 		exec_settle_unlisted(exec);
 		if (exec->row.state == EXEC_RUNNING)
 			exec_send_held(exec);
-		if (!exec_ended(exec))
+		if (!exec_ended(exec) || exec->row.left_running > 0)
 			exec_acknowledge(exec);
 	}
 	if (!sandbox->life->counters_known &&
@@ -482,9 +490,7 @@ void exec_all_lost(struct sandbox *sandbox)
 			/* The sandbox may be freed before the next turn. */
 			exec_write_end_now(exec);
 		} else if (exec->row.left_running > 0) {
-			exec->row.left_running = 0;
-			exec_store(exec);
-			exec_notify(exec);
+			exec_take_left_running(exec, 0);
 		}
 	}
 }

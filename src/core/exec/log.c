@@ -288,8 +288,8 @@ uint64_t exec_logs_size(const struct exec_row *row)
 
 /* --- how much is kept --- */
 
-/* What running execs may come to have (channels, or all others), and what all of them have. An
- * ended one that has processes left may go on too. */
+/* What execs whose processes still run may come to have (channels, or all others), and what all
+ * have whose output is not in life->log_bytes yet. */
 static void logs_live_bytes(const struct sandbox *sandbox, bool channels, uint64_t *ret_promised,
 			    uint64_t *ret_used)
 {
@@ -297,7 +297,7 @@ static void logs_live_bytes(const struct sandbox *sandbox, bool channels, uint64
 	list_each (&sandbox->execs, node) {
 		const struct exec *exec = list_entry(node, struct exec, link);
 		const struct exec_row *row = &exec->row;
-		if (!exec_ended(exec))
+		if (!exec_settled(exec))
 			*ret_used += exec_logs_size(row);
 		if ((!exec_ended(exec) || row->left_running > 0) &&
 		    exec_is_channel(row) == channels)
@@ -366,11 +366,11 @@ static bool logs_find_excess(void *data, const struct exec_row *row)
 	bool over_bytes = bytes > 0 && excess->bytes > excess->bytes_allowed;
 	bool over_rows = excess->rows >= excess->rows_allowed;
 	excess->rows++;
-	/* The store does not know the size of a running exec. */
-	if (row->state < EXEC_ENDED)
+	/* The store does not know the size of an exec whose processes still write. */
+	if (row->state < EXEC_ENDED || row->left_running > 0)
 		return true;
 	excess->bytes += bytes;
-	if (!(over_bytes || over_rows) || row->left_running > 0)
+	if (!(over_bytes || over_rows))
 		return true;
 	/* Rows come newest first, and the oldest are to be removed: the last of them stay in the
 	 * batch. */
@@ -381,10 +381,8 @@ static bool logs_find_excess(void *data, const struct exec_row *row)
 	return true;
 }
 
-/* The row records it with a retention of zero; its totals stay. */
-static int exec_forget_logs(struct sandbox *sandbox, const struct id *id, struct error *error)
+static void exec_remove_logs(struct sandbox *sandbox, const struct id *id)
 {
-	struct exec_row row = {0};
 	logs_remove(sandbox->core, &sandbox->row.id, id);
 	list_each (&sandbox->execs, node) {
 		struct exec *exec = list_entry(node, struct exec, link);
@@ -393,7 +391,15 @@ static int exec_forget_logs(struct sandbox *sandbox, const struct id *id, struct
 		exec_logs_close(exec);
 		exec->logs_removed = true;
 		exec->row.head = exec->row.tail = 0;
+		exec->log_counted = 0;
 	}
+}
+
+/* The row records it with a retention of zero; its totals stay. */
+static int exec_forget_logs(struct sandbox *sandbox, const struct id *id, struct error *error)
+{
+	struct exec_row row = {0};
+	exec_remove_logs(sandbox, id);
 	int found = store_exec_get(sandbox->core->store, &sandbox->row.id, id, &row, error);
 	if (found <= 0)
 		return found;
@@ -403,7 +409,7 @@ static int exec_forget_logs(struct sandbox *sandbox, const struct id *id, struct
 	return result;
 }
 
-/* `live`: bytes of running execs. */
+/* `live`: bytes of execs that cannot be removed yet. */
 static void logs_remove_excess(struct sandbox *sandbox, uint64_t live)
 {
 	struct core *core = sandbox->core;
@@ -421,7 +427,7 @@ static void logs_remove_excess(struct sandbox *sandbox, uint64_t live)
 	size_t count = MIN(excess.count, REMOVE_BATCH);
 	for (size_t i = 0; i < count && result >= 0; i++) {
 		if (excess.found[i].row_too) {
-			logs_remove(core, &sandbox->row.id, &excess.found[i].id);
+			exec_remove_logs(sandbox, &excess.found[i].id);
 			result = store_exec_delete(core->store, &sandbox->row.id,
 						   &excess.found[i].id, &error);
 			excess.rows--;
@@ -434,15 +440,20 @@ static void logs_remove_excess(struct sandbox *sandbox, uint64_t live)
 		log_warning("sandbox %s: its oldest output cannot be removed: %s",
 			    sandbox->row.id.text, error.message);
 	sandbox->life->log_bytes = excess.bytes;
-	sandbox->life->log_bytes_pruned = excess.bytes + live;
+	/* After a full batch there may be more to remove. */
+	sandbox->life->log_bytes_pruned = excess.count > REMOVE_BATCH ? 0 : excess.bytes + live;
 	sandbox->life->exec_rows = excess.rows;
 }
 
-void exec_logs_account(struct sandbox *sandbox, const struct exec_row *row)
+void exec_logs_account(struct exec *exec)
 {
+	struct sandbox *sandbox = exec->sandbox;
 	struct sandbox_life *life = sandbox->life;
 	uint64_t maximum = sandbox->core->config.log_bytes_max, promised, used;
-	life->log_bytes += exec_logs_size(row);
+	uint64_t size = exec_settled(exec) ? exec_logs_size(&exec->row) : 0;
+	life->log_bytes -= MIN(exec->log_counted, life->log_bytes);
+	life->log_bytes += size;
+	exec->log_counted = size;
 	logs_live_bytes(sandbox, false, &promised, &used);
 	if ((maximum > 0 && life->log_bytes + used > maximum) || life->exec_rows > EXEC_ROWS_MAX)
 		logs_remove_excess(sandbox, used);
@@ -460,6 +471,8 @@ void exec_logs_grown(struct sandbox *sandbox)
 	logs_live_bytes(sandbox, false, &promised, &used);
 	uint64_t all = life->log_bytes + used;
 	/* Not at every line: logs that could not be removed a moment ago cannot be removed now. */
-	if (all > maximum && all > life->log_bytes_pruned + maximum / 16)
+	if (all <= maximum)
+		life->log_bytes_pruned = 0;
+	else if (all > life->log_bytes_pruned + maximum / 16)
 		logs_remove_excess(sandbox, used);
 }

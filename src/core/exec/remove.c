@@ -36,8 +36,7 @@ int exec_remove(struct exec *exec, const struct principal *principal, struct err
 		ACTIVITY(sandbox, ACTIVITY_EXEC_DELETED, principal, &exec->row.id,
 			 {"command", buffer_text(&command)});
 	}
-	uint64_t bytes = exec_logs_size(&exec->row);
-	life->log_bytes -= MIN(bytes, life->log_bytes);
+	life->log_bytes -= MIN(exec->log_counted, life->log_bytes);
 	life->exec_rows -= life->exec_rows > 0;
 	logs_remove(sandbox->core, &sandbox->row.id, &exec->row.id);
 	sandbox->core->private->exec_leaves = true;
