@@ -9,6 +9,8 @@ from report import p99
 
 BOMBS = {"C": ["/workspace/bomb"],
          "Python": ["python3", "-c", "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass"],
+         "pausing": ["python3", "-c", "import os, time\nwhile True:\n  if time.monotonic() % 0.75 > 0.4: time.sleep(0.01); continue\n"
+                                      "  try: os.fork()\n  except OSError: pass"],
          "shell": ["bash", "-c", "bomb() { bomb | bomb & bomb; }; bomb"]}
 PAUSE = 0.002  # between two forks of the host's, so that they do not use up a processor
 

@@ -28,7 +28,8 @@ class Bench(unittest.TestCase):
                      "streams-events-memory", "streams-events", "streams-output-memory", "streams-output", "load-errors", "load-leaks",
                      "load-create", "load-exec", "load-write", "load-read", "load-list", "load-delete", "metrics-one", "metrics-all",
                      "mcp-list", "mcp-list-spread", "mcp-read", "mcp-run", "mcp-list-size", "mcp-seq-size",
-                     "bomb-exec-C", "bomb-exec-Python", "bomb-exec-shell", "bomb-fork-C", "bomb-fork-Python", "bomb-fork-shell"):
+                     "bomb-exec-C", "bomb-exec-Python", "bomb-exec-pausing", "bomb-exec-shell",
+                     "bomb-fork-C", "bomb-fork-Python", "bomb-fork-pausing", "bomb-fork-shell"):
             self.assertIsNotNone(rows[name]["p50"], f"{name} has no value")
         self.assertEqual(0, rows["load-errors"]["p50"] + rows["load-leaks"]["p50"], rows["load-leaks"]["notes"])
         self.assertTrue(all(peer["ratio"] for peer in rows["cold"]["peers"] if peer["name"] == "floor"))

@@ -151,6 +151,31 @@ print(held)
         entries = self.api.get(f"/v1/sandboxes/{box}/activity")["items"]
         self.assertIn("too_many_processes", [entry["details"].get("outcome") for entry in entries])
 
+    @busy
+    @heavy
+    def test_fork_bomb_that_pauses(self):
+        """One that keeps quiet for half of the time is ended too."""
+        box = self.sandbox(pids=32)
+        if not self.enforced(box, "pids"):
+            return
+        code = ("import os, time\nwhile True:\n  if time.monotonic() % 0.75 > 0.4: time.sleep(0.01); continue\n"
+                "  try: os.fork()\n  except OSError: pass")
+        result = self.api.exec(box, ["python3", "-c", code], timeout_seconds=30)
+        self.assertEqual((result["too_many_processes"], result["timed_out"]), (True, False))
+
+    @long
+    @busy
+    @heavy
+    def test_fork_bomb_in_several_commands(self):
+        """Each has ended before a fork bomb is looked for: what was refused before counts for the next one."""
+        box = self.sandbox(pids=32)
+        if not self.enforced(box, "pids"):
+            return
+        code = ("import os, time\nend = time.monotonic() + 0.2\nwhile time.monotonic() < end:\n"
+                "  try: os.fork()\n  except OSError: pass")
+        wait_until(lambda: self.api.exec(box, ["python3", "-c", code], timeout_seconds=30)["too_many_processes"], 60,
+                   what="the end of one")
+
     @long
     def test_one_that_is_refused_now_and_then_goes_on(self):
         """Thirty times a second at most, for longer than a bomb is given."""
