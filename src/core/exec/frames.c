@@ -327,7 +327,9 @@ static void exec_listed_ended(struct exec *exec, const struct exec_status *statu
 		exec_take_totals(exec, &status->result.totals);
 		exec_take_left_running(exec, status->result.left_running);
 	}
-	exec_send_forget(exec->sandbox, exec->row.key);
+	/* An end that is still to be written is forgotten after that. */
+	if (exec->written == EXEC_WRITTEN)
+		exec_send_forget(exec->sandbox, exec->row.key);
 }
 
 static int exec_handle_listed(struct sandbox *sandbox, const struct frame *frame,
