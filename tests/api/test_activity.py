@@ -151,9 +151,9 @@ class Timeline(ActivityTest):
         self.refused(404, "sandbox.not_found", self.api.get, "/v1/sandboxes/no-such-one/activity")
 
     def test_a_long_one_comes_whole(self):
-        """It is read in pieces, of 250 entries and of 32 KiB."""
+        """It is read in pieces, of 250 entries, of 32 KiB, and of 32 of a receipt."""
         box = self.sandbox()
-        self.api.exec(box, "true")
+        done = self.api.exec(box, "true")["exec_id"]
         count = len(wait_until(lambda: (lambda items: items if items[-1]["kind"] == "exec.ended" else None)(self.all(box))))
         columns = "workspace, wall, actor, details, previous, hash"
         self.daemon.sql(f"update activity set number = number + 900 where sandbox = '{box}' and kind = 21",
@@ -180,6 +180,9 @@ class Timeline(ActivityTest):
         events = self.api.get(f"/v1/sandboxes/{box}/events?tail=440")["events"]
         self.assertEqual([event["type"] for event in events], ["sandbox.resumed"] * 440)
         self.assertEqual(len(self.api.get(f"/v1/sandboxes/{box}/events?tail=0")["events"]), 0)
+        receipt = self.api.get(f"/v1/sandboxes/{box}/execs/{done}/receipt")["receipt"]
+        self.assertEqual(len(receipt["chain"]["entries"]), 902)
+        self.assertEqual(len(receipt["api_file_changes"]), 450)
 
     def test_who_did_it(self):
         record = self.api.post("/v1/tokens", {"workspace": "default", "scopes": ["sandboxes:write"]})

@@ -25,6 +25,7 @@ ATTEMPTS = 5
 LOG_BYTES = 8 << 20
 MANY_KEYS = 49000
 ENTRIES = 20000  # the default of `[activity] entries`
+CHAIN = 500      # entries of a receipt, of at most 2000: a longer one is also sent in one piece
 # Of a cell that is over: read, and passed over. The control channel is the one pipe to write to that is no stream of ours.
 RECORDS = """
 import fcntl, os
@@ -233,6 +234,12 @@ class Fairness(DaemonTest):
         asked = request("POST", "/mcp/x/metrics", self.token, json.dumps(message).encode(), Content_Type="application/json",
                         Accept=BOTH, Mcp_Protocol_Version=MODERN, Mcp_Method="tools/call", Mcp_Name="get_activity")
         self.assertIn(b"the newest first", self.answer(asked))
+        self.fair(asked, connections=8)
+
+    def test_receipts(self):
+        box, done = self.with_entries(CHAIN)
+        asked = request("GET", f"/v1/sandboxes/{box}/execs/{done}/receipt", self.token)
+        self.assertIn(b'"receipt"', self.answer(asked))
         self.fair(asked, connections=8)
 
     def test_keys(self):

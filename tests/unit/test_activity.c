@@ -479,8 +479,10 @@ TEST(signatures)
 	struct core core = {.store = store};
 	struct error error;
 	uint8_t key[RECEIPT_KEY_SIZE], again[RECEIPT_KEY_SIZE], signature[RECEIPT_SIGNATURE_SIZE];
+	uint8_t seed[RECEIPT_KEY_SIZE];
 	CHECK_INT(receipt_public_key(&core, key, &error), 0);
-	CHECK_INT(receipt_sign(&core, "text", 4, signature, &error), 0);
+	CHECK_INT(receipt_secret_key(&core, seed, &error), 0);
+	CHECK_INT(receipt_sign(seed, "text", 4, signature, &error), 0);
 	CHECK_INT(receipt_public_key(&core, again, &error), 0);
 	CHECK(memcmp(key, again, sizeof(key)) == 0);
 	CHECK(receipt_verify(key, "text", 4, signature));
