@@ -28,6 +28,27 @@ bool tool_back(struct mcp_request *request)
 	return false;
 }
 
+/* --- another turn --- */
+
+static void tool_turn_come(struct work *work)
+{
+	struct tool_turn *turn = container_of(work, struct tool_turn, work);
+	turn->come(turn->data);
+}
+
+void tool_turn_wait(struct mcp_request *request, struct tool_turn *turn)
+{
+	struct work_share *share = core_share(request->core, &request->principal);
+	turn->work.run = tool_turn_come;
+	work_wait(&turn->work, share);
+	work_share_release(share);
+}
+
+void tool_turn_cancel(struct tool_turn *turn)
+{
+	work_cancel(&turn->work);
+}
+
 /* --- those that are the same for many --- */
 
 static void pending_free_state(void *state)

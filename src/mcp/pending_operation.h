@@ -8,6 +8,7 @@
  *     pending_begin, tool_done */
 #pragma once
 
+#include "base/work.h"
 #include "mcp/request.h"
 
 struct file_task;
@@ -20,6 +21,17 @@ void tool_wait(struct mcp_request *request, void (*on_cancel)(struct mcp_request
 /* Call it first in that callback, and mcp_release() last, after the answer or the next tool_wait().
  * false: the request is closed and was released. */
 bool tool_back(struct mcp_request *request);
+
+/* Continues long work in another turn of the loop, as a piece of work (base/work.h) of the caller's
+ * token. `come` is called later, once for each tool_turn_wait(). */
+struct tool_turn {
+	struct work work;
+	void (*come)(void *data);
+	void *data;
+};
+void tool_turn_wait(struct mcp_request *request, struct tool_turn *turn);
+/* Safe if it does not wait, and if it is all zero. */
+void tool_turn_cancel(struct tool_turn *turn);
 
 /* What a request waits for: at most one operation at a time. The first member of every tool's state
  * here, so that a cancel is the same for all. */

@@ -110,118 +110,118 @@ static bool row_read(sqlite3_stmt *statement, struct activity_row *row)
 	       column_read_hash(statement, 10, row->hash);
 }
 
-/* Checks a row against the filters of a query before its other columns are read. */
-static bool row_matches(sqlite3_stmt *statement, const struct activity_query *query)
-{
-	int64_t wall = sqlite3_column_int64(statement, 4);
-	const char *sandbox = (const char *)sqlite3_column_text(statement, 2);
-	char kind[24];
-	snprintf(kind, sizeof(kind), ",%lld,", (long long)sqlite3_column_int64(statement, 5));
-	return (!query->kinds || strstr(query->kinds, kind)) &&
-	       (query->since_wall == 0 || wall >= query->since_wall) &&
-	       (query->to_wall == 0 || wall < query->to_wall) &&
-	       (!query->sandbox || (sandbox && strcmp(sandbox, query->sandbox->text) == 0));
-}
-
-/* Reads rows by sequence and filters them here; `scan` bounds the rows that are read, not those
- * that match. */
-static int rows_scan(struct store *store, sqlite3_stmt *statement,
-		     const struct activity_query *query,
-		     bool (*each)(void *data, const struct activity_row *row), void *data,
-		     struct error *error)
-{
-	uint64_t seen = query->after;
-	uint32_t looked_at = 0, found = 0;
-	int code = SQLITE_DONE, result = 0;
-	bool more = true;
-	while (more && found < query->limit && (query->scan == 0 || looked_at < query->scan) &&
-	       (code = sqlite3_step(statement)) == SQLITE_ROW) {
-		looked_at++;
-		if (row_matches(statement, query)) {
-			struct activity_row row;
-			bool good = row_read(statement, &row);
-			more = good && each(data, &row);
-			found++;
-			activity_row_done(&row);
-			if (!good)
-				return error_set(error, ERROR_STORE_CORRUPT,
-						 "database: a row of activity has no valid value");
-		}
-		if (more)
-			seen = (uint64_t)sqlite3_column_int64(statement, 0);
+/* Two statements per order, with an index in that order: nothing is sorted. The first reads only
+ * the index: where does a scan of so many entries end? */
+#define FILTERS                                                                                    \
+	" AND (?4 IS NULL OR instr(?4, ',' || kind || ',') > 0)"                                   \
+	" AND (?5 = 0 OR wall >= ?5) AND (?6 = 0 OR wall < ?6)"                                    \
+	" AND (?7 IS NULL OR sandbox = ?7)"
+#define ORDER(owner, place, after, until, last, order)                                             \
+	{                                                                                          \
+		"SELECT count(*), " last "(" place ") FROM (SELECT " place                         \
+		" FROM activity WHERE " owner " = ?1 AND " place " " after " ?2 ORDER BY " place   \
+		" " order " LIMIT ?3)",                                                            \
+		    "SELECT " COLUMNS " FROM activity WHERE " owner " = ?1 AND " place " " after   \
+		    " ?2 AND " place " " until " ?3" FILTERS " ORDER BY " place " " order          \
 	}
-	if (code != SQLITE_ROW && code != SQLITE_DONE)
-		result = store_fail(store->database, code, "reading the activity", error);
-	if (query->ret_seen)
-		*query->ret_seen = seen;
-	if (query->ret_more)
-		*query->ret_more = code == SQLITE_ROW;
-	return result;
+
+static const struct {
+	const char *scan, *page;
+} orders[] = {
+    ORDER("sandbox", "number", ">", "<=", "max", "ASC"),
+    ORDER("sandbox", "number", "<", ">=", "min", "DESC"),
+    ORDER("workspace", "sequence", ">", "<=", "max", "ASC"),
+    ORDER("workspace", "sequence", "<", ">=", "min", "DESC"),
+};
+
+/* One of them, and the part of it that a query reads. */
+struct scan {
+	int order;
+	const char *owner;
+	int64_t after, until;
+	bool cut; /* as many entries as `scan` allows: there may be more behind it */
+};
+
+static int scan_find_end(struct store *store, const struct activity_query *query, struct scan *scan,
+			 struct error *error)
+{
+	END_STATEMENT sqlite3_stmt *statement = NULL;
+	if (query->scan == 0)
+		return 0;
+	if (store_statement(store, (enum statement)(STATEMENT_ACTIVITY_PAGE + 4 + scan->order),
+			    orders[scan->order].scan, &statement, error) < 0)
+		return -1;
+	sqlite3_bind_text(statement, 1, scan->owner, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(statement, 2, scan->after);
+	sqlite3_bind_int64(statement, 3, query->scan);
+	int code = sqlite3_step(statement);
+	if (code != SQLITE_ROW)
+		return store_fail(store->database, code, "reading the activity", error);
+	scan->cut = sqlite3_column_int64(statement, 0) == query->scan;
+	scan->until = sqlite3_column_type(statement, 1) == SQLITE_NULL
+			  ? scan->after
+			  : sqlite3_column_int64(statement, 1);
+	return 0;
 }
 
-static int rows_step(struct store *store, sqlite3_stmt *statement,
+static int scan_read(struct store *store, const struct activity_query *query,
+		     const struct scan *scan,
 		     bool (*each)(void *data, const struct activity_row *row), void *data,
 		     struct error *error)
 {
-	for (;;) {
-		int code = sqlite3_step(statement);
-		if (code == SQLITE_DONE)
-			return 0;
-		if (code != SQLITE_ROW)
-			return store_fail(store->database, code, "reading the activity", error);
+	END_STATEMENT sqlite3_stmt *statement = NULL;
+	bool by_sequence = scan->order >= 2, more = true;
+	uint64_t seen = query->after;
+	int code = SQLITE_DONE;
+	if (store_statement(store, (enum statement)(STATEMENT_ACTIVITY_PAGE + scan->order),
+			    orders[scan->order].page, &statement, error) < 0)
+		return -1;
+	sqlite3_bind_text(statement, 1, scan->owner, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(statement, 2, scan->after);
+	sqlite3_bind_int64(statement, 3, scan->until);
+	sqlite3_bind_text(statement, 4, query->kinds, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(statement, 5, query->since_wall);
+	sqlite3_bind_int64(statement, 6, query->to_wall);
+	if (by_sequence && query->sandbox)
+		sqlite3_bind_text(statement, 7, query->sandbox->text, -1, SQLITE_STATIC);
+	for (uint32_t found = 0; more && found < query->limit; found++) {
 		struct activity_row row;
+		if ((code = sqlite3_step(statement)) != SQLITE_ROW)
+			break;
 		bool good = row_read(statement, &row);
-		bool more = good && each(data, &row);
+		more = good && each(data, &row);
+		if (more)
+			seen = by_sequence ? row.sequence : row.number;
 		activity_row_done(&row);
 		if (!good)
 			return error_set(error, ERROR_STORE_CORRUPT,
 					 "database: a row of activity has no valid value");
-		if (!more)
-			return 0;
 	}
+	if (code != SQLITE_ROW && code != SQLITE_DONE)
+		return store_fail(store->database, code, "reading the activity", error);
+	if (code == SQLITE_DONE && query->scan > 0 && scan->until != scan->after)
+		seen = (uint64_t)scan->until; /* it has read all of it, matching or not */
+	if (query->ret_seen)
+		*query->ret_seen = seen;
+	if (query->ret_more)
+		*query->ret_more = code == SQLITE_ROW || scan->cut;
+	return 0;
 }
-
-/* One statement per order, with an index in that order: nothing is sorted. */
-#define FILTERS                                                                                    \
-	" AND (?4 IS NULL OR instr(?4, ',' || kind || ',') > 0)"                                   \
-	" AND (?5 = 0 OR wall >= ?5) AND (?6 = 0 OR wall < ?6)"
-#define BY_NUMBER(order, after, until)                                                             \
-	"SELECT " COLUMNS " FROM activity WHERE sandbox = ?1 AND number " after                    \
-	" ?2 AND (?3 = 0 OR number " until " ?3)" FILTERS " ORDER BY number " order " LIMIT ?7"
-#define BY_SEQUENCE(order, after, until)                                                           \
-	"SELECT " COLUMNS " FROM activity WHERE workspace = ?1 AND sequence " after                \
-	" ?2 AND (?3 = 0 OR sequence " until " ?3) ORDER BY sequence " order
 
 int store_activity_each(struct store *store, const struct activity_query *query,
 			bool (*each)(void *data, const struct activity_row *row), void *data,
 			struct error *error)
 {
-	static const char *const texts[] = {
-	    BY_NUMBER("ASC", ">", "<="),
-	    BY_NUMBER("DESC", "<", ">="),
-	    BY_SEQUENCE("ASC", ">", "<="),
-	    BY_SEQUENCE("DESC", "<", ">="),
+	bool by_sequence = !query->sandbox || query->by_sequence, descending = query->descending;
+	struct scan scan = {
+	    .order = (by_sequence ? 2 : 0) + (descending ? 1 : 0),
+	    .owner = by_sequence ? query->workspace : query->sandbox->text,
+	    .after = descending && query->after == 0 ? INT64_MAX : (int64_t)query->after,
+	    .until = descending ? 0 : INT64_MAX,
 	};
-	END_STATEMENT sqlite3_stmt *statement = NULL;
-	bool by_sequence = !query->sandbox || query->by_sequence;
-	int which = (by_sequence ? 2 : 0) + (query->descending ? 1 : 0);
-	if (store_statement(store, (enum statement)(STATEMENT_ACTIVITY_PAGE + which), texts[which],
-			    &statement, error) < 0)
-		return -1;
-	int64_t after = (int64_t)query->after;
-	if (query->descending && after == 0)
-		after = INT64_MAX;
-	sqlite3_bind_text(statement, 1, by_sequence ? query->workspace : query->sandbox->text, -1,
-			  SQLITE_STATIC);
-	sqlite3_bind_int64(statement, 2, after);
-	sqlite3_bind_int64(statement, 3, (int64_t)query->until);
-	if (by_sequence)
-		return rows_scan(store, statement, query, each, data, error);
-	sqlite3_bind_text(statement, 4, query->kinds, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(statement, 5, query->since_wall);
-	sqlite3_bind_int64(statement, 6, query->to_wall);
-	sqlite3_bind_int64(statement, 7, query->limit);
-	return rows_step(store, statement, each, data, error);
+	return scan_find_end(store, query, &scan, error) < 0
+		   ? -1
+		   : scan_read(store, query, &scan, each, data, error);
 }
 
 int store_activity_ends(struct store *store, const struct id *sandbox, uint64_t *ret_first,

@@ -40,16 +40,15 @@ struct activity_query {
 	bool descending;
 	uint64_t after; /* number or sequence: entries after this one, in the chosen order; 0: from
 			 * the start */
-	uint64_t until; /* number or sequence: no entries after this one; 0: no bound */
 	const char *kinds;           /* NULL: all; else ",1,21,": these */
 	int64_t since_wall, to_wall; /* from since_wall on, before to_wall; 0: no bound */
 	uint32_t limit;
-	/* By sequence: how many entries of the workspace are read, matching or not; 0: no bound.
-	 * A long stretch without a match must not delay the loop: the caller continues in
-	 * another iteration, after *ret_seen. */
+	/* How many entries are examined, matching or not; 0: no bound. A long stretch without a
+	 * match must not delay the loop: the caller continues in another turn, after *ret_seen. */
 	uint32_t scan;
-	uint64_t *ret_seen; /* NULL, or: the last entry that was read; `after` if none was */
-	bool *ret_more;     /* NULL, or: `scan` or `limit` was reached */
+	uint64_t *ret_seen; /* NULL, or, with `scan`: the last examined entry; `after` if there was
+			     * none */
+	bool *ret_more;     /* NULL, or: `scan` or `limit` was reached, or `each` ended it */
 };
 NODISCARD int store_activity_each(struct store *store, const struct activity_query *query,
 				  bool (*each)(void *data, const struct activity_row *row),

@@ -150,6 +150,40 @@ class Timeline(ActivityTest):
             self.refused(400, "request.invalid", self.api.get, path, **query)
         self.refused(404, "sandbox.not_found", self.api.get, "/v1/sandboxes/no-such-one/activity")
 
+    def test_a_long_one_comes_whole(self):
+        """It is read in pieces, of 250 entries, of 32 KiB, and of 32 of a receipt."""
+        box = self.sandbox()
+        done = self.api.exec(box, "true")["exec_id"]
+        count = len(wait_until(lambda: (lambda items: items if items[-1]["kind"] == "exec.ended" else None)(self.all(box))))
+        columns = "workspace, wall, actor, details, previous, hash"
+        self.daemon.sql(f"update activity set number = number + 900 where sandbox = '{box}' and kind = 21",
+                        f"with recursive n(i) as (select 1 union all select i + 1 from n where i < 900) insert into activity (sandbox, number, kind, {columns}) "
+                        f"select sandbox, number + i, iif(i % 2, 4, 40), {columns} from n join activity where sandbox = '{box}' and kind = 20")
+        count += 900
+        path = f"/v1/sandboxes/{box}/activity?limit="
+
+        def numbers(query):
+            page = self.api.get(path + query)
+            return [entry["number"] for entry in page["items"]], page["next_cursor"]
+        self.assertEqual(numbers("1000"), (list(range(1, count + 1)), None))
+        self.assertEqual(numbers(f"{count}&order=desc"), (list(range(count, 0, -1)), None))
+        self.assertEqual(numbers(f"{count - 1}"), (list(range(1, count)), str(count - 1)))
+        self.assertEqual(numbers("10&since=2099-01-01T00:00:00Z"), ([], None))
+        self.assertEqual(numbers("10&order=desc&kind=sandbox.created"), ([1], None))
+        self.assertEqual(numbers("450&kind=sandbox.resumed")[1], None)
+        self.assertNotEqual(numbers("449&kind=sandbox.resumed")[1], None)
+        query = f"follow=0&sandbox={box}&kind=sandbox.resumed&limit="
+        page = self.api.get(f"/v1/events?{query}449")
+        self.assertEqual((len(page["items"]), page["more"]), (449, True))
+        page = self.api.get(f"/v1/events?{query}449&after={page['after']}")
+        self.assertEqual((len(page["items"]), page["more"]), (1, False))
+        events = self.api.get(f"/v1/sandboxes/{box}/events?tail=440")["events"]
+        self.assertEqual([event["type"] for event in events], ["sandbox.resumed"] * 440)
+        self.assertEqual(len(self.api.get(f"/v1/sandboxes/{box}/events?tail=0")["events"]), 0)
+        receipt = self.api.get(f"/v1/sandboxes/{box}/execs/{done}/receipt")["receipt"]
+        self.assertEqual(len(receipt["chain"]["entries"]), 902)
+        self.assertEqual(len(receipt["api_file_changes"]), 450)
+
     def test_who_did_it(self):
         record = self.api.post("/v1/tokens", {"workspace": "default", "scopes": ["sandboxes:write"]})
         box = self.sandbox()

@@ -12,6 +12,7 @@ import socket
 import time
 
 from caisson import DaemonTest, best_of, processes_of, wait_until
+from mcp import BOTH, MODERN, meta
 
 MARKS = ("alone", "thorough")
 RUNS_ON = "normal"  # it measures; the sanitized daemon answers a fifth as many
@@ -23,6 +24,8 @@ RATIO = 5      # the flooded p99 against the quiet one
 ATTEMPTS = 5
 LOG_BYTES = 8 << 20
 MANY_KEYS = 49000
+ENTRIES = 20000  # the default of `[activity] entries`
+CHAIN = 500      # entries of a receipt, of at most 2000: a longer one is also sent in one piece
 # Of a cell that is over: read, and passed over. The control channel is the one pipe to write to that is no stream of ours.
 RECORDS = """
 import fcntl, os
@@ -92,6 +95,14 @@ class Fairness(DaemonTest):
     @classmethod
     def connect(cls):
         return socket.create_connection(("127.0.0.1", cls.daemon.port), timeout=60)
+
+    def answer(self, asked):
+        data = b""
+        with self.connect() as client:
+            client.sendall(asked)
+            while not whole(data):
+                data += client.recv(65536)
+        return data
 
     def processor_time(self):
         with open(f"/proc/{self.pid}/stat", encoding="utf-8") as stat:
@@ -188,6 +199,48 @@ class Fairness(DaemonTest):
     def test_search(self):
         path = f"/v1/sandboxes/{self.logged()}/logs?grep=nothing"
         self.fair(request("GET", path, self.token), connections=32)
+
+    def with_entries(self, count):
+        """A sandbox with an exec, so many entries from its start to its end, and the exec."""
+        client = self.daemon.tcp(token=self.token)
+        box = client.create()["id"]
+        self.addCleanup(client.delete, f"/v1/sandboxes/{box}")
+        done = client.exec(box, "true")["exec_id"]
+        wait_until(lambda: self.daemon.rows(f"select 1 from activity where sandbox = '{box}' and kind = 21"))
+        columns = "workspace, wall, actor, details, previous, hash"
+        self.daemon.sql(f"update activity set number = number + {count} where sandbox = '{box}' and kind = 21",
+                        f"with recursive n(i) as (select 1 union all select i + 1 from n where i < {count}) insert into activity (sandbox, number, kind, {columns}) "
+                        f"select sandbox, number + i, 40, {columns} from n join activity where sandbox = '{box}' and kind = 20")
+        return box, done
+
+    def fair_to(self, *paths):
+        for path in paths:
+            with self.subTest(path):
+                self.fair(request("GET", path, self.token), connections=8)
+
+    def test_activity(self):
+        box, _ = self.with_entries(ENTRIES)
+        self.fair_to(*[f"/v1/sandboxes/{box}/activity?{query}" for query in
+                       ("since=2099-01-01T00:00:00Z", "order=desc&kind=exec.deleted", "limit=1000")])
+
+    def test_events(self):
+        box, _ = self.with_entries(ENTRIES)
+        self.fair_to("/v1/events?follow=0&kind=exec.deleted", "/v1/events?follow=0&limit=1000", f"/v1/sandboxes/{box}/events?tail=1000")
+
+    def test_get_activity(self):
+        box, _ = self.with_entries(ENTRIES)
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                   "params": {"name": "get_activity", "arguments": {"sandbox_id": box, "kinds": "exec.deleted"}, "_meta": meta()}}
+        asked = request("POST", "/mcp/x/metrics", self.token, json.dumps(message).encode(), Content_Type="application/json",
+                        Accept=BOTH, Mcp_Protocol_Version=MODERN, Mcp_Method="tools/call", Mcp_Name="get_activity")
+        self.assertIn(b"the newest first", self.answer(asked))
+        self.fair(asked, connections=8)
+
+    def test_receipts(self):
+        box, done = self.with_entries(CHAIN)
+        asked = request("GET", f"/v1/sandboxes/{box}/execs/{done}/receipt", self.token)
+        self.assertIn(b'"receipt"', self.answer(asked))
+        self.fair(asked, connections=8)
 
     def test_keys(self):
         body = json.dumps({"env": {f"k{i}": "" for i in range(MANY_KEYS)}}).encode()

@@ -437,6 +437,18 @@ TEST(a_rare_entry_is_looked_for_some_at_a_time)
 	query.since_wall = 2000;
 	query.limit = 4;
 	CHECK_INT(walk(store, query, &calls), 15);
+	/* In a sandbox's order, in both directions. */
+	CHECK_INT(id_parse(BOX_A, &box), 0);
+	query = (struct activity_query){.sandbox = &box, .limit = 100, .scan = 10};
+	for (int i = 0; i < 2; i++) {
+		query.descending = i > 0;
+		query.since_wall = 0;
+		CHECK_INT(walk(store, query, &calls), 65);
+		CHECK_INT(calls, 7);
+		query.since_wall = 3000;
+		CHECK_INT(walk(store, query, &calls), 0);
+		CHECK_INT(calls, 7);
+	}
 	close_store(store);
 }
 
@@ -467,8 +479,10 @@ TEST(signatures)
 	struct core core = {.store = store};
 	struct error error;
 	uint8_t key[RECEIPT_KEY_SIZE], again[RECEIPT_KEY_SIZE], signature[RECEIPT_SIGNATURE_SIZE];
+	uint8_t seed[RECEIPT_KEY_SIZE];
 	CHECK_INT(receipt_public_key(&core, key, &error), 0);
-	CHECK_INT(receipt_sign(&core, "text", 4, signature, &error), 0);
+	CHECK_INT(receipt_secret_key(&core, seed, &error), 0);
+	CHECK_INT(receipt_sign(seed, "text", 4, signature, &error), 0);
 	CHECK_INT(receipt_public_key(&core, again, &error), 0);
 	CHECK(memcmp(key, again, sizeof(key)) == 0);
 	CHECK(receipt_verify(key, "text", 4, signature));

@@ -1,6 +1,6 @@
 /* /v1/sandboxes/{sandbox}/activity: pages of a sandbox's timeline, also of an ended one. Also the
- * table of all routes about the activity: events, receipts. Runs on the loop; reads one page of the
- * store. */
+ * table of all routes about the activity: events, receipts. Runs on the loop; reads a bounded part
+ * of the store per turn. */
 #include "api/activity/activity.h"
 
 #include <inttypes.h>
@@ -49,17 +49,42 @@ void put_activity(struct json_writer *writer, const char *key, const struct acti
 
 /* --- the timeline --- */
 
-bool activity_page_entry(void *data, const struct activity_row *row)
+/* Of the answer, per piece: its entries take less than a tenth of a millisecond. */
+#define PIECE_SIZE (32 * KIB)
+
+static bool activity_page_entry(void *data, const struct activity_row *row)
 {
 	struct activity_page *page = data;
-	if (page->count == page->limit) {
-		page->more = true;
+	page->more = page->count == page->limit;
+	if (page->more || page->buffer.size >= page->pause)
 		return false;
-	}
 	put_activity(&page->writer, NULL, row);
-	page->last = page->by_sequence ? row->sequence : row->number;
+	page->last = page->query.by_sequence ? row->sequence : row->number;
 	page->count++;
 	return true;
+}
+
+void activity_page_begin(struct activity_page *page, const struct activity_query *query,
+			 uint32_t limit)
+{
+	page->query = *query;
+	page->query.limit = ACTIVITY_PAGE_MAX + 1; /* it ends itself */
+	page->query.scan = ACTIVITY_SCAN;
+	page->query.ret_seen = &page->query.after;
+	page->buffer = BUFFER(REPLY_MAX);
+	page->writer = json_writer_on(&page->buffer);
+	page->limit = limit;
+}
+
+int activity_page_step(struct core *core, struct activity_page *page, struct error *error)
+{
+	bool more;
+	page->query.ret_more = &more;
+	page->pause = page->buffer.size + PIECE_SIZE;
+	if (activity_each_written(core, &page->query, activity_page_entry, page, error) < 0)
+		return -1;
+	/* It goes on behind a full page, to see whether there is more. */
+	return page->more || !more;
 }
 
 struct activity_parameters {
@@ -81,65 +106,86 @@ const struct field activity_query[] = {
     {0},
 };
 
-static int activity_read_query(struct call *call, struct activity_query *query,
-			       char kinds[ACTIVITY_KIND_LIST_MAX], struct error *error)
+/* A request for a page of a sandbox's entries. Belongs to its call. */
+struct activity_call {
+	struct activity_page page;
+	struct id sandbox;
+	char kinds[ACTIVITY_KIND_LIST_MAX];
+};
+
+static void activity_call_free(void *state)
+{
+	struct activity_call *activity = state;
+	buffer_done(&activity->page.buffer);
+	free(activity);
+}
+
+static int activity_read_query(struct call *call, struct activity_call *activity,
+			       struct error *error)
 {
 	struct activity_parameters parameters = {0};
+	struct activity_query query = {.sandbox = &activity->sandbox};
 	if (call_query(call, &parameters, error) < 0 ||
 	    (parameters.cursor &&
-	     activity_cursor_parse("query parameter `cursor`", parameters.cursor, 1, &query->after,
+	     activity_cursor_parse("query parameter `cursor`", parameters.cursor, 1, &query.after,
 				   error) < 0) ||
-	    (parameters.kind &&
-	     activity_kinds_parse(parameters.kind, kinds, ACTIVITY_KIND_LIST_MAX, error) < 0))
+	    (parameters.kind && activity_kinds_parse(parameters.kind, activity->kinds,
+						     ACTIVITY_KIND_LIST_MAX, error) < 0))
 		return -1;
-	query->since_wall = parameters.since;
-	query->to_wall = parameters.until;
-	query->descending = strcmp(parameters.order, "desc") == 0;
-	query->kinds = kinds[0] ? kinds : NULL;
-	query->limit = parameters.limit + 1; /* one more shows whether there are more */
+	query.since_wall = parameters.since;
+	query.to_wall = parameters.until;
+	query.descending = strcmp(parameters.order, "desc") == 0;
+	query.kinds = activity->kinds[0] ? activity->kinds : NULL;
+	activity_page_begin(&activity->page, &query, parameters.limit);
 	return 0;
 }
 
-static void activity_reply_page(struct call *call, const struct id *sandbox,
-				const struct activity_query *query)
+static void activity_page_turn(struct call *call)
 {
-	struct buffer buffer = BUFFER(REPLY_MAX);
-	struct activity_page page = {.writer = json_writer_on(&buffer), .limit = query->limit - 1};
+	struct activity_call *activity = call->state;
+	struct activity_page *page = &activity->page;
 	struct error error;
 	char cursor[ACTIVITY_CURSOR_MAX];
-	put_object(&page.writer, NULL);
-	put_text(&page.writer, "sandbox_id", sandbox->text);
-	put_array(&page.writer, "items");
-	if (activity_each(call->core, query, activity_page_entry, &page, &error) < 0) {
-		buffer_done(&buffer);
+	int result = activity_page_step(call->core, page, &error);
+	if (result < 0) {
 		reply_error(call, &error);
-		return;
+	} else if (result == 0) {
+		call_next_turn(call, activity_page_turn);
+	} else {
+		put_array_end(&page->writer);
+		activity_cursor_print(page->last, cursor);
+		put_text(&page->writer, "next_cursor", page->more ? cursor : NULL);
+		put_object_end(&page->writer);
+		reply_json(call, 200, &page->writer);
 	}
-	put_array_end(&page.writer);
-	activity_cursor_print(page.last, cursor);
-	put_text(&page.writer, "next_cursor", page.more ? cursor : NULL);
-	put_object_end(&page.writer);
-	reply_json(call, 200, &page.writer);
 }
 
 void activity_get(struct call *call)
 {
 	struct core *core = call->core;
-	struct activity_query query = {0};
+	struct activity_call *activity = calloc(1, sizeof(*activity));
 	struct sandbox_row row = {0};
 	struct error error;
-	char kinds[ACTIVITY_KIND_LIST_MAX] = "";
+	if (!activity)
+		abort();
+	call->state = activity;
+	call->state_free = activity_call_free;
 	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
-	    activity_read_query(call, &query, kinds, &error) < 0) {
+	    activity_read_query(call, activity, &error) < 0) {
 		sandbox_row_done(&row);
 		reply_error(call, &error);
 		return;
 	}
-	struct id sandbox = row.id;
+	activity->sandbox = row.id;
 	sandbox_row_done(&row);
-	query.sandbox = &sandbox;
+	put_object(&activity->page.writer, NULL);
+	put_text(&activity->page.writer, "sandbox_id", activity->sandbox.text);
+	put_array(&activity->page.writer, "items");
 	activity_flush(core);
-	activity_reply_page(call, &sandbox, &query);
+	/* The answer is in the call's state. */
+	call_hold(call);
+	activity_page_turn(call);
+	call_release(call);
 }
 
 const struct route activity_routes[] = {

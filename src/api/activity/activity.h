@@ -13,15 +13,22 @@
 void put_activity(struct json_writer *writer, const char *key, const struct activity_row *row);
 void put_details(struct json_writer *writer, const char *key, const struct activity_row *row);
 
-/* A page of entries that is being written. */
+/* A page of entries, written a piece per turn of the loop. */
 struct activity_page {
+	struct activity_query query; /* its `after` moves on */
+	struct buffer buffer;
 	struct json_writer writer;
 	uint32_t limit, count;
+	size_t pause;  /* the piece ends when the buffer has this size */
 	uint64_t last; /* its end: a number, or with `by_sequence` a sequence */
-	bool more, by_sequence;
+	bool more;
 };
-/* Adds one; `data` is the page. */
-bool activity_page_entry(void *data, const struct activity_row *row);
+/* Where a cursor starts a page; `query` says which entries, its texts are borrowed. */
+void activity_page_begin(struct activity_page *page, const struct activity_query *query,
+			 uint32_t limit);
+/* Writes the next piece: 1 if the page is complete, 0 if it goes on, or -1. */
+NODISCARD int activity_page_step(struct core *core, struct activity_page *page,
+				 struct error *error);
 
 #define ACTIVITY_KINDS_MAX 511
 /* A cursor is core's to read. */

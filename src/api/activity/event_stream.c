@@ -189,7 +189,7 @@ static bool events_pump_store(struct events *events, bool *ret_more)
 	    .after = events->position,
 	    .kinds = events->kinds[0] ? events->kinds : NULL,
 	    .limit = PAGE,
-	    .scan = EVENTS_SCAN,
+	    .scan = ACTIVITY_SCAN,
 	    .ret_seen = &seen,
 	    .ret_more = &more,
 	};

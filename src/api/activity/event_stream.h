@@ -6,10 +6,6 @@
 #include "base/list.h"
 #include "edge/sse.h"
 
-#define EVENTS_SCAN                                                                                \
-	1000 /* the maximum of entries that one turn examines for a stream or a page               \
-	      */
-
 /* An entry, formatted. */
 struct recent {
 	struct list link;
@@ -27,15 +23,16 @@ struct events {
 	struct list link;
 	struct call *call;
 	struct sse *sse;
-	struct buffer buffer; /* of the page */
 	struct activity_page page;
+	struct list found; /* struct recent: what comes before the new entries, oldest first */
 	uint64_t position;
 	char workspace[WORKSPACE_MAX + 1];
 	struct id sandbox; /* only this sandbox, or unset */
 	char kinds[ACTIVITY_KIND_LIST_MAX];
 	bool compatible; /* PandaStack's form */
 	bool follow;
-	uint32_t limit; /* of a page */
+	bool ended;     /* the sandbox has: nothing follows `found` */
+	uint32_t limit; /* of a page; of `found`, what is left of it */
 	const char *kind, *name, *after;
 	bool blocked;
 	uint32_t behind; /* entries that came while it was blocked */

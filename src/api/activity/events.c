@@ -7,11 +7,13 @@
 #include "api/activity/event_stream.h"
 
 #define TAIL_DEFAULT 50
+#define PIECE_ROWS 32 /* formatted in one turn */
 
 static void events_free(void *state)
 {
 	struct events *events = state;
-	buffer_done(&events->buffer);
+	buffer_done(&events->page.buffer);
+	recent_free_all(&events->found);
 	free(events);
 }
 
@@ -22,6 +24,7 @@ static struct events *events_new(struct call *call)
 		abort();
 	events->call = call;
 	list_init(&events->link);
+	list_init(&events->found);
 	memcpy(events->workspace, call->principal.workspace, sizeof(events->workspace));
 	events->sandbox = call->principal.sandbox;
 	call->state = events;
@@ -75,31 +78,18 @@ static void events_page_turn(struct call *call)
 	struct events *events = call->state;
 	struct activity_page *page = &events->page;
 	struct error error;
-	bool more = false;
-	struct activity_query query = {
-	    .workspace = events->workspace,
-	    .sandbox = id_is_set(&events->sandbox) ? &events->sandbox : NULL,
-	    .by_sequence = true,
-	    .after = events->position,
-	    .kinds = events->kinds[0] ? events->kinds : NULL,
-	    .limit = page->limit - page->count + 1,
-	    .scan = EVENTS_SCAN,
-	    .ret_seen = &events->position,
-	    .ret_more = &more,
-	};
-	if (activity_each(call->core, &query, activity_page_entry, page, &error) < 0) {
+	int result = activity_page_step(call->core, page, &error);
+	if (result < 0) {
 		reply_error(call, &error);
-		return;
-	}
-	if (more && page->count < page->limit) {
+	} else if (result == 0) {
 		call_next_turn(call, events_page_turn);
-		return;
+	} else {
+		put_array_end(&page->writer);
+		put_event_cursor(&page->writer, page->more ? page->last : page->query.after);
+		put_bool(&page->writer, "more", page->more);
+		put_object_end(&page->writer);
+		reply_json(call, 200, &page->writer);
 	}
-	put_array_end(&page->writer);
-	put_event_cursor(&page->writer, page->more ? page->last : events->position);
-	put_bool(&page->writer, "more", more);
-	put_object_end(&page->writer);
-	reply_json(call, 200, &page->writer);
 }
 
 void events_get(struct call *call)
@@ -120,11 +110,14 @@ void events_get(struct call *call)
 		events_join(events, NULL, false);
 		return;
 	}
-	events->buffer = BUFFER(REPLY_MAX);
-	events->page = (struct activity_page){.writer = json_writer_on(&events->buffer),
-					      .limit = events->limit,
-					      .last = events->position,
-					      .by_sequence = true};
+	struct activity_query query = {
+	    .workspace = events->workspace,
+	    .sandbox = id_is_set(&events->sandbox) ? &events->sandbox : NULL,
+	    .by_sequence = true,
+	    .after = events->position,
+	    .kinds = events->kinds[0] ? events->kinds : NULL,
+	};
+	activity_page_begin(&events->page, &query, events->limit);
 	put_object(&events->page.writer, NULL);
 	put_array(&events->page.writer, "items");
 	/* The answer is in the call's state. */
@@ -138,8 +131,9 @@ void events_get(struct call *call)
 /* Rows come newest first; the page has the oldest first. */
 static bool events_take_row_before(void *data, const struct activity_row *row)
 {
-	struct list *found = data;
-	list_append(found->next, &recent_new(row)->link);
+	struct events *events = data;
+	list_append(events->found.next, &recent_new(row)->link);
+	events->limit--;
 	return true;
 }
 
@@ -150,51 +144,69 @@ const struct field sandbox_events_query[] = {
     {0},
 };
 
+static void sandbox_events_reply(struct call *call, const struct list *found)
+{
+	struct buffer buffer = BUFFER(REPLY_MAX);
+	struct json_writer writer = json_writer_on(&buffer);
+	put_object(&writer, NULL);
+	put_array(&writer, "events");
+	list_each (found, node) {
+		struct recent *recent = list_entry(node, struct recent, link);
+		put_json(&writer, NULL, recent->compatible.data, recent->compatible.size);
+	}
+	put_array_end(&writer);
+	put_object_end(&writer);
+	reply_json(call, 200, &writer);
+}
+
+static void sandbox_events_turn(struct call *call)
+{
+	struct events *events = call->state;
+	struct activity_query *query = &events->page.query;
+	struct error error;
+	bool more = false;
+	query->limit = MIN(events->limit, (uint32_t)PIECE_ROWS);
+	query->ret_more = &more;
+	if (query->limit > 0 &&
+	    activity_each_written(call->core, query, events_take_row_before, events, &error) < 0) {
+		reply_error(call, &error);
+	} else if (more && events->limit > 0) {
+		call_next_turn(call, sandbox_events_turn);
+	} else if (events->follow) {
+		events_join(events, &events->found, events->ended);
+		recent_free_all(&events->found);
+	} else {
+		sandbox_events_reply(call, &events->found);
+	}
+}
+
 void sandbox_events_get(struct call *call)
 {
 	struct core *core = call->core;
 	struct events *events = events_new(call);
 	struct sandbox_row row = {0};
-	struct list found;
-	uint64_t last;
 	struct error error;
-	list_init(&found);
 	activity_flush(core);
 	if (sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error) < 0 ||
 	    call_query(call, events, &error) < 0 ||
 	    activity_kinds_parse("sandbox", events->kinds, sizeof(events->kinds), &error) < 0 ||
-	    activity_last(core, &last, &error) < 0) {
+	    activity_last(core, &events->position, &error) < 0) {
 		sandbox_row_done(&row);
 		reply_error(call, &error);
 		return;
 	}
 	events->compatible = true;
 	events->sandbox = row.id;
-	bool ended = row.state == SANDBOX_ENDED;
+	events->ended = row.state == SANDBOX_ENDED;
 	sandbox_row_done(&row);
-	struct activity_query query = {
+	events->page.query = (struct activity_query){
 	    .sandbox = &events->sandbox,
 	    .descending = true,
 	    .kinds = events->kinds,
-	    .limit = events->limit,
+	    .scan = ACTIVITY_SCAN,
+	    .ret_seen = &events->page.query.after,
 	};
-	if (activity_each(core, &query, events_take_row_before, &found, &error) < 0) {
-		reply_error(call, &error);
-	} else if (events->follow) {
-		events->position = last;
-		events_join(events, &found, ended);
-	} else {
-		struct buffer buffer = BUFFER(REPLY_MAX);
-		struct json_writer writer = json_writer_on(&buffer);
-		put_object(&writer, NULL);
-		put_array(&writer, "events");
-		list_each (&found, node) {
-			struct recent *recent = list_entry(node, struct recent, link);
-			put_json(&writer, NULL, recent->compatible.data, recent->compatible.size);
-		}
-		put_array_end(&writer);
-		put_object_end(&writer);
-		reply_json(call, 200, &writer);
-	}
-	recent_free_all(&found);
+	call_hold(call);
+	sandbox_events_turn(call);
+	call_release(call);
 }

@@ -1,7 +1,8 @@
 /* GET …/execs/{exec}/receipt: a command, its sandbox, its limits and its result, with the entries
  * of the activity that prove them, signed with this installation's key. Made from the stored
  * entries, so that it is available while they are kept, also for an ended sandbox. docs/activity.md
- * describes how to check one. Runs on the loop; reads a bounded part of the store. */
+ * describes how to check one. Runs on the loop, which reads the entries a piece per turn; the
+ * receipt is written and signed in a thread. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,16 +17,38 @@
 #include "proto/tiers.h"
 
 #define CHAIN_MAX 2000 /* entries from the start of a command to its end */
+#define PIECE_ROWS 32  /* of them, read in one turn */
 
 struct receipt {
+	struct call *call;
+	struct sandbox_row row;
 	struct id exec;
-	uint64_t first; /* the number of exec.started */
+	struct activity_query query; /* its `after` moves on */
+	uint64_t first;              /* the number of exec.started */
 	uint32_t end_kind;
 	json_t *entries, *files;
 	json_t *started, *ended; /* details; borrowed from entries */
 	const char *actor;
 	int64_t started_wall, ended_wall;
+	/* In the thread. */
+	struct work_task task;
+	json_t *json;
+	uint8_t seed[RECEIPT_KEY_SIZE], key[RECEIPT_KEY_SIZE];
+	struct buffer answer;
+	struct json_writer writer;
+	int result;
+	struct error error;
 };
+
+static void receipt_free(void *state)
+{
+	struct receipt *receipt = state;
+	json_decref(receipt->entries);
+	json_decref(receipt->files);
+	buffer_done(&receipt->answer);
+	sandbox_row_done(&receipt->row);
+	free(receipt);
+}
 
 /* --- the entries --- */
 
@@ -200,123 +223,179 @@ static json_t *stream_json(const struct receipt *receipt, struct exec *exec, con
 			 log_is_whole(exec, stream));
 }
 
-static json_t *receipt_json(const struct receipt *receipt, const struct sandbox_row *row,
-			    const struct id *id, struct exec *exec)
+static json_t *receipt_json(const struct receipt *receipt, struct exec *exec)
 {
 	char now[CLOCK_TEXT_SIZE];
 	clock_text(clock_wall(), now);
 	json_t *first = json_array_get(receipt->entries, 0);
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:{s:o, s:o}, s:[], s:O, s:{s:O, s:O}}",
 			 "format", "caisson-receipt/2", "made_by", "caisson " CAISSON_VERSION,
-			 "issued_at", now, "sandbox", sandbox_json(row), "exec",
-			 exec_json(receipt, id), "output", "stdout",
+			 "issued_at", now, "sandbox", sandbox_json(&receipt->row), "exec",
+			 exec_json(receipt, &receipt->exec), "output", "stdout",
 			 stream_json(receipt, exec, "stdout", EXEC_STDOUT), "stderr",
 			 stream_json(receipt, exec, "stderr", EXEC_STDERR), "egress",
 			 "api_file_changes", receipt->files, "chain", "anchor",
 			 json_object_get(first, "previous"), "entries", receipt->entries);
 }
 
-static void receipt_reply_signed(struct call *call, json_t *receipt)
+/* --- the answer --- */
+
+static int receipt_write(struct receipt *receipt, struct error *error)
 {
-	DONE_BUFFER struct buffer body = BUFFER(REPLY_MAX / 2);
-	struct buffer answer = BUFFER(REPLY_MAX);
-	uint8_t key[RECEIPT_KEY_SIZE], signature[RECEIPT_SIGNATURE_SIZE];
+	static const char head[] = "{\"receipt\":";
+	const size_t skip = sizeof(head) - 1;
+	struct buffer *answer = &receipt->answer;
+	struct json_writer *writer = &receipt->writer;
+	uint8_t signature[RECEIPT_SIGNATURE_SIZE];
 	char key_text[2 * RECEIPT_KEY_SIZE + 1], text[2 * RECEIPT_SIGNATURE_SIZE + 1];
-	struct error error;
-	if (!receipt || canonical_json(receipt, &body) < 0) {
-		error_set(&error, ERROR_INTERNAL, "the receipt cannot be written");
-		reply_error(call, &error);
-		return;
-	}
-	if (receipt_public_key(call->core, key, &error) < 0 ||
-	    receipt_sign(call->core, body.data, body.size, signature, &error) < 0) {
-		reply_error(call, &error);
-		return;
-	}
-	text_hex(key, sizeof(key), key_text);
+	answer->maximum = REPLY_MAX / 2;
+	if (!receipt->json || buffer_append(answer, head, skip) < 0 ||
+	    canonical_json(receipt->json, answer) < 0)
+		return error_set(error, ERROR_INTERNAL, "the receipt cannot be written");
+	if (receipt_sign(receipt->seed, answer->data + skip, answer->size - skip, signature,
+			 error) < 0)
+		return -1;
+	answer->maximum = REPLY_MAX;
+	text_hex(receipt->key, sizeof(receipt->key), key_text);
 	text_hex(signature, sizeof(signature), text);
-	struct json_writer writer = json_writer_on(&answer);
-	if (buffer_printf(&answer, "{\"receipt\":") < 0 ||
-	    buffer_append(&answer, body.data, body.size) < 0)
-		writer.full = true;
-	writer.comma = true;
-	put_object(&writer, "signature");
-	put_text(&writer, "algorithm", "ed25519");
-	put_text(&writer, "key", key_text);
-	put_text(&writer, "value", text);
-	put_object_end(&writer);
-	put_object_end(&writer);
-	reply_json(call, 200, &writer);
+	*writer = json_writer_on(answer);
+	writer->comma = true;
+	put_object(writer, "signature");
+	put_text(writer, "algorithm", "ed25519");
+	put_text(writer, "key", key_text);
+	put_text(writer, "value", text);
+	put_object_end(writer);
+	put_object_end(writer);
+	return 0;
+}
+
+/* A long one takes tens of milliseconds to write, to sign and to free. */
+static void receipt_write_in_thread(struct work_task *task)
+{
+	struct receipt *receipt = container_of(task, struct receipt, task);
+	receipt->result = receipt_write(receipt, &receipt->error);
+	json_decref(receipt->json);
+	json_decref(receipt->entries);
+	json_decref(receipt->files);
+	receipt->entries = receipt->files = NULL;
+}
+
+static void receipt_written(struct work_task *task)
+{
+	struct receipt *receipt = container_of(task, struct receipt, task);
+	struct call *call = receipt->call;
+	explicit_bzero(receipt->seed, sizeof(receipt->seed));
+	if (receipt->result < 0)
+		reply_error(call, &receipt->error);
+	else
+		reply_json(call, 200, &receipt->writer);
+	call_release(call);
+}
+
+static void receipt_reply(struct call *call)
+{
+	struct receipt *receipt = call->state;
+	struct sandbox *sandbox = sandbox_by_id(call->core, &receipt->row.id);
+	struct exec *exec = NULL;
+	struct error error;
+	if (receipt_public_key(call->core, receipt->key, &error) < 0 ||
+	    receipt_secret_key(call->core, receipt->seed, &error) < 0) {
+		reply_error(call, &error);
+		return;
+	}
+	if (sandbox && exec_find(sandbox, receipt->exec.text, &exec, &error) < 0)
+		exec = NULL;
+	receipt->json = receipt_json(receipt, exec);
+	receipt->answer = BUFFER(REPLY_MAX);
+	receipt->task.in_thread = receipt_write_in_thread;
+	receipt->task.done = receipt_written;
+	call_hold(call);
+	work_in_thread(&receipt->task, call->share);
 }
 
 /* --- the requests --- */
 
-static int receipt_not_kept(const struct id *exec, const struct sandbox_row *row,
-			    struct error *error)
+static int receipt_not_kept(const struct receipt *receipt, struct error *error)
 {
 	return error_set(error, ERROR_EXEC_NOT_FOUND,
 			 "sandbox `%s` has no activity of an exec `%s`, or it is no longer kept",
-			 row->id.text, exec->text);
+			 receipt->row.id.text, receipt->exec.text);
 }
 
-/* The entries from its start to its end. */
-static int receipt_collect(struct core *core, const struct sandbox_row *row, const struct id *exec,
-			   struct receipt *receipt, struct error *error)
+/* Reads the next entries from its start to its end: 1 if it has all, 0 if there are more, or -1. */
+static int receipt_collect(struct core *core, struct receipt *receipt, struct error *error)
 {
-	struct id sandbox = {0};
-	int found = activity_started(core, exec, &sandbox, &receipt->first, error);
-	if (found < 0)
+	bool more = false;
+	size_t room = CHAIN_MAX - json_array_size(receipt->entries);
+	receipt->query.limit = (uint32_t)MIN(room, (size_t)PIECE_ROWS);
+	receipt->query.ret_more = &more;
+	if (activity_each_written(core, &receipt->query, receipt_take_entry, receipt, error) < 0)
 		return -1;
-	if (found == 0 || !id_equal(&sandbox, &row->id))
-		return receipt_not_kept(exec, row, error);
-	receipt->exec = *exec;
-	struct activity_query query = {
-	    .sandbox = &row->id,
-	    .after = receipt->first - 1,
-	    .limit = CHAIN_MAX,
-	};
-	if (activity_each(core, &query, receipt_take_entry, receipt, error) < 0)
-		return -1;
-	if (!receipt->ended && json_array_size(receipt->entries) == CHAIN_MAX)
+	if (receipt->ended)
+		return receipt->started ? 1 : receipt_not_kept(receipt, error);
+	if (json_array_size(receipt->entries) == CHAIN_MAX)
 		return error_set(error, ERROR_TOO_LARGE,
 				 "since the start of exec `%s` there are more than %d entries, the "
 				 "most that a receipt holds",
-				 exec->text, CHAIN_MAX);
-	if (!receipt->ended)
+				 receipt->exec.text, CHAIN_MAX);
+	if (!more)
 		return error_set(error, ERROR_RECEIPT_UNAVAILABLE,
 				 "exec `%s` has not ended yet, or its end is being written",
-				 exec->text);
-	return receipt->started ? 0 : receipt_not_kept(exec, row, error);
+				 receipt->exec.text);
+	return 0;
+}
+
+static void receipt_turn(struct call *call)
+{
+	struct receipt *receipt = call->state;
+	struct error error;
+	int result = receipt_collect(call->core, receipt, &error);
+	if (result < 0)
+		reply_error(call, &error);
+	else if (result == 0)
+		call_next_turn(call, receipt_turn);
+	else
+		receipt_reply(call);
+}
+
+static int receipt_find(struct call *call, struct receipt *receipt, struct error *error)
+{
+	struct core *core = call->core;
+	struct id sandbox = {0};
+	if (sandbox_find_row(core, &call->principal, call->parameters[0], &receipt->row, error) < 0)
+		return -1;
+	if (id_parse(call->parameters[1], &receipt->exec) < 0)
+		return error_set(error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
+	activity_flush(core);
+	int found = activity_started(core, &receipt->exec, &sandbox, &receipt->first, error);
+	if (found < 0)
+		return -1;
+	if (found == 0 || !id_equal(&sandbox, &receipt->row.id))
+		return receipt_not_kept(receipt, error);
+	receipt->query = (struct activity_query){
+	    .sandbox = &receipt->row.id,
+	    .after = receipt->first - 1,
+	    .scan = PIECE_ROWS,
+	    .ret_seen = &receipt->query.after,
+	};
+	return 0;
 }
 
 void receipt_get(struct call *call)
 {
-	struct core *core = call->core;
-	struct sandbox_row row = {0};
-	struct receipt receipt = {.entries = json_array(), .files = json_array()};
-	struct sandbox *sandbox;
-	struct exec *exec = NULL;
-	struct error error, ignored;
-	struct id id;
-	int result = sandbox_find_row(core, &call->principal, call->parameters[0], &row, &error);
-	if (result == 0 && id_parse(call->parameters[1], &id) < 0)
-		result = error_set(&error, ERROR_ID_MALFORMED, EXEC_ID_MALFORMED);
-	activity_flush(core);
-	if (result == 0)
-		result = receipt_collect(core, &row, &id, &receipt, &error);
-	if (result < 0) {
+	struct receipt *receipt = calloc(1, sizeof(*receipt));
+	struct error error;
+	if (!receipt)
+		abort();
+	receipt->call = call;
+	receipt->entries = json_array();
+	receipt->files = json_array();
+	call->state = receipt;
+	call->state_free = receipt_free;
+	if (receipt_find(call, receipt, &error) < 0)
 		reply_error(call, &error);
-	} else {
-		sandbox = sandbox_by_id(core, &row.id);
-		if (sandbox && exec_find(sandbox, id.text, &exec, &ignored) < 0)
-			exec = NULL;
-		json_t *json = receipt_json(&receipt, &row, &id, exec);
-		receipt_reply_signed(call, json);
-		json_decref(json);
-	}
-	json_decref(receipt.entries);
-	json_decref(receipt.files);
-	sandbox_row_done(&row);
+	else
+		receipt_turn(call);
 }
 
 void receipt_key_get(struct call *call)

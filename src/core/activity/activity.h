@@ -98,7 +98,10 @@ void activity_take_back(struct sandbox *sandbox);
 NODISCARD int activity_save(struct core *core, int (*write)(void *data, struct error *error),
 			    void *data, struct error *error);
 
-/* Entries, including those that wait to be written. each must not call the store. */
+/* Entries, including those that wait to be written. each must not call the store. One piece of work
+ * for the loop (base/work.h) has at most ACTIVITY_SCAN as its query's `scan`: a tenth of a
+ * millisecond, if few of them match. */
+#define ACTIVITY_SCAN 250
 NODISCARD int activity_each(struct core *core, const struct activity_query *query,
 			    bool (*each)(void *data, const struct activity_row *row), void *data,
 			    struct error *error);

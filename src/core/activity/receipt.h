@@ -11,6 +11,9 @@
 
 NODISCARD int receipt_public_key(struct core *core, uint8_t ret_key[RECEIPT_KEY_SIZE],
 				 struct error *error);
-/* Signs RECEIPT_SIGNED_PREFIX and the data. */
-NODISCARD int receipt_sign(struct core *core, const void *data, size_t size,
+/* Its secret half, for receipt_sign(). */
+NODISCARD int receipt_secret_key(struct core *core, uint8_t ret_seed[RECEIPT_KEY_SIZE],
+				 struct error *error);
+/* Signs RECEIPT_SIGNED_PREFIX and the data. In any thread. */
+NODISCARD int receipt_sign(const uint8_t seed[RECEIPT_KEY_SIZE], const void *data, size_t size,
 			   uint8_t ret_signature[RECEIPT_SIGNATURE_SIZE], struct error *error);

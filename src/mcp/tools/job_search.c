@@ -9,7 +9,6 @@
 #include "base/limits.h"
 #include "base/pattern/pattern.h"
 #include "base/text.h"
-#include "mcp/request.h"
 
 #define SLICE (32 * KIB)
 #define LINE_SHOWN 400
@@ -137,25 +136,4 @@ enum search_state search_step(struct job_search *search, struct exec *exec)
 	enum search_state state = search_streams(search, exec);
 	search->spent += clock_monotonic() - began;
 	return state == SEARCH_MORE && search->spent > SEARCH_TIME ? SEARCH_FULL : state;
-}
-
-/* --- turns --- */
-
-static void search_turn_come(struct work *work)
-{
-	struct search_turn *turn = container_of(work, struct search_turn, work);
-	turn->come(turn->data);
-}
-
-void search_queue(struct mcp_request *request, struct search_turn *turn)
-{
-	struct work_share *share = core_share(request->core, &request->principal);
-	turn->work.run = search_turn_come;
-	work_wait(&turn->work, share);
-	work_share_release(share);
-}
-
-void search_unqueue(struct search_turn *turn)
-{
-	work_cancel(&turn->work);
 }

@@ -2,11 +2,9 @@
  * a piece of work (base/work.h) of the caller's token. A pattern that costs too much is refused. */
 #pragma once
 
-#include "base/work.h"
 #include "core/exec/exec.h"
 #include "mcp/tools/output.h"
 
-struct mcp_request;
 struct pattern;
 
 struct job_search {
@@ -31,13 +29,3 @@ int search_begin(struct job_search *search, const char *pattern, uint64_t max,
 void search_done(struct job_search *search);
 /* One slice. CAUGHT_UP: every complete line was searched. */
 enum search_state search_step(struct job_search *search, struct exec *exec);
-
-/* Waits for a turn to call search_step(). `come` is called later, once for each search_queue(). */
-struct search_turn {
-	struct work work;
-	void (*come)(void *data);
-	void *data;
-};
-void search_queue(struct mcp_request *request, struct search_turn *turn);
-/* Safe if it does not wait, and if it is all zero. */
-void search_unqueue(struct search_turn *turn);

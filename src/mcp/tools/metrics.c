@@ -278,14 +278,28 @@ static void get_usage(struct mcp_request *request, const json_t *arguments)
 #define ACTIVITY_MAX 200
 
 struct activity {
+	struct mcp_request *request;
 	const char *sandbox, *kinds;
-	uint64_t limit;
+	uint64_t limit; /* what is left of it */
 	char kind_list[ACTIVITY_KIND_LIST_MAX];
+	struct id id;
+	struct activity_query query;
+	struct buffer text;
+	struct tool_turn turn;
 };
+
+static void activity_free(void *state)
+{
+	struct activity *activity = state;
+	tool_turn_cancel(&activity->turn);
+	buffer_done(&activity->text);
+	free(activity);
+}
 
 static bool activity_say_entry(void *data, const struct activity_row *row)
 {
-	struct buffer *to = data;
+	struct activity *activity = data;
+	struct buffer *to = &activity->text;
 	char when[CLOCK_TEXT_SIZE];
 	const char *name = activity_kind_name(row->kind);
 	clock_text(row->wall, when);
@@ -308,29 +322,67 @@ static bool activity_say_entry(void *data, const struct activity_row *row)
 		(void)!buffer_append_text(to, shown < size ? "..." : "");
 	}
 	(void)!buffer_append_text(to, "\n");
-	return to->size < ANSWER_MAX - 4 * ANSWER_NOTE;
+	activity->limit = to->size < ANSWER_MAX - 4 * ANSWER_NOTE ? activity->limit - 1 : 0;
+	return activity->limit > 0;
 }
 
-static void activity_reply_text(struct mcp_request *request, const struct id *sandbox)
+static void activity_cancelled(struct mcp_request *request)
 {
-	const struct activity *activity = request->state;
-	struct buffer text DONE_BUFFER = BUFFER(ANSWER_MAX);
+	struct activity *activity = request->state;
+	tool_turn_cancel(&activity->turn);
+	mcp_release(request);
+}
+
+static void activity_step(struct activity *activity)
+{
+	struct mcp_request *request = activity->request;
 	struct error error;
-	struct activity_query query = {.sandbox = sandbox,
-				       .descending = true,
-				       .kinds = activity->kinds ? activity->kind_list : NULL,
-				       .limit = (uint32_t)activity->limit};
-	if (activity_each(request->core, &query, activity_say_entry, &text, &error) < 0) {
+	bool more = false;
+	activity->query.limit = (uint32_t)activity->limit;
+	activity->query.ret_more = &more;
+	if (activity_each_written(request->core, &activity->query, activity_say_entry, activity,
+				  &error) < 0) {
 		mcp_fail(request, &error);
-		return;
+	} else if (more && activity->limit > 0) {
+		tool_wait(request, activity_cancelled);
+		tool_turn_wait(request, &activity->turn);
+	} else {
+		content_reply(request, "sandbox %s, the newest first:\n%s", activity->id.text,
+			      activity->text.size > 0 ? buffer_text(&activity->text) : "nothing");
 	}
-	content_reply(request, "sandbox %s, the newest first:\n%s", sandbox->text,
-		      text.size > 0 ? buffer_text(&text) : "nothing");
+}
+
+static void activity_turn_come(void *data)
+{
+	struct activity *activity = data;
+	struct mcp_request *request = activity->request;
+	if (!tool_back(request))
+		return;
+	activity_step(activity);
+	mcp_release(request);
+}
+
+static void activity_begin(struct mcp_request *request, const struct id *sandbox)
+{
+	struct activity *activity = request->state;
+	activity->request = request;
+	activity->turn = (struct tool_turn){.come = activity_turn_come, .data = activity};
+	activity->text = BUFFER(ANSWER_MAX);
+	activity->id = *sandbox;
+	activity->query = (struct activity_query){
+	    .sandbox = &activity->id,
+	    .descending = true,
+	    .kinds = activity->kinds ? activity->kind_list : NULL,
+	    .scan = ACTIVITY_SCAN,
+	    .ret_seen = &activity->query.after,
+	};
+	activity_flush(request->core);
+	activity_step(activity);
 }
 
 static void get_activity_act(struct mcp_request *request, struct sandbox *sandbox)
 {
-	activity_reply_text(request, &sandbox->row.id);
+	activity_begin(request, &sandbox->row.id);
 }
 
 static const struct field get_activity_fields[] = {
@@ -350,7 +402,7 @@ static void get_activity(struct mcp_request *request, const json_t *arguments)
 	if (!activity)
 		abort();
 	request->state = activity;
-	request->state_free = free;
+	request->state_free = activity_free;
 	if (!tool_arguments(request, arguments, activity))
 		return;
 	if (activity->kinds && activity_kinds_parse(activity->kinds, activity->kind_list,
@@ -364,7 +416,7 @@ static void get_activity(struct mcp_request *request, const json_t *arguments)
 		0) {
 		struct id id = row.id;
 		sandbox_row_done(&row);
-		activity_reply_text(request, &id);
+		activity_begin(request, &id);
 		return;
 	}
 	target_ready(request, activity->sandbox, TARGET_ASLEEP, get_activity_act);

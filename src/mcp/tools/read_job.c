@@ -40,13 +40,13 @@ struct job_reading {
 	int64_t deadline, grown;             /* clock_monotonic() */
 	struct job_search search;
 	struct exec_wait *wait;
-	struct search_turn turn;
+	struct tool_turn turn;
 };
 
 static void job_reading_free(void *state)
 {
 	struct job_reading *reading = state;
-	search_unqueue(&reading->turn);
+	tool_turn_cancel(&reading->turn);
 	search_done(&reading->search);
 	free(reading);
 }
@@ -54,7 +54,7 @@ static void job_reading_free(void *state)
 static void job_reading_leave(struct job_reading *reading)
 {
 	struct mcp_request *request = reading->request;
-	search_unqueue(&reading->turn);
+	tool_turn_cancel(&reading->turn);
 	request->on_cancel = NULL;
 	mcp_release(request);
 }
@@ -265,7 +265,7 @@ static void job_reading_step_search(struct job_reading *reading, struct exec *ex
 		job_reading_finish(reading, exec, true);
 		return;
 	case SEARCH_MORE:
-		search_queue(request, &reading->turn);
+		tool_turn_wait(request, &reading->turn);
 		return;
 	case SEARCH_CAUGHT_UP:
 		break;
@@ -294,7 +294,7 @@ static void job_reading_turn_come(void *data)
 static void job_reading_step(struct job_reading *reading, struct exec *exec)
 {
 	if (reading->pattern) {
-		search_queue(reading->request, &reading->turn);
+		tool_turn_wait(reading->request, &reading->turn);
 		return;
 	}
 	struct job job = job_of(exec);
@@ -423,7 +423,7 @@ void read_job(struct mcp_request *request, const json_t *arguments)
 	if (!reading)
 		abort();
 	reading->request = request;
-	reading->turn = (struct search_turn){.come = job_reading_turn_come, .data = reading};
+	reading->turn = (struct tool_turn){.come = job_reading_turn_come, .data = reading};
 	request->state = reading;
 	request->state_free = job_reading_free;
 	if (!tool_arguments(request, arguments, reading) || !job_reading_check(reading))
