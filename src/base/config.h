@@ -22,11 +22,11 @@
  * file, a number, a kind. */
 #define CONFIG_REDACT_DEFAULT                                                                      \
 	"TOKEN *TOKEN API-TOKENS AUTH-TOKENS ACCESS-TOKENS *SECRET* *PASSWORD* *PASSWD* "          \
-	"*PASSPHRASE* *CREDENTIAL* COOKIE *COOKIE COOKIES KEY API-KEYS *APIKEY *ACCESSKEY "        \
-	"*PRIVATEKEY "                                                                             \
+	"*PASSPHRASE* *CREDENTIAL* COOKIE *COOKIE COOKIES *-KEY API-KEY API.KEY API-KEYS "         \
+	"ACCESS-KEY ACCESS.KEY *APIKEY *ACCESSKEY *PRIVATEKEY ?KEY *-PASS *-PWD PASS= --PASS "     \
 	"!*-FILE !*-PATH !*-DIR !*-NAME !*-TYPE !*-COUNT !*-LIMIT !*-LENGTH !*-SIZE !*-BUDGET "    \
 	"!*-TTL !*-TIMEOUT !*-STDIN !TOKEN-ID !TOKEN-URL !NO-* !MAX !MIN !NUM !EOS !BOS !PAD "     \
-	"!PUBLIC !PRIMARY !FOREIGN !SORT !PARTITION"
+	"!PUBLIC !PRIMARY !FOREIGN !SORT !PARTITION !OLD-PWD"
 
 #define CONFIG_MCP_BLOCK_DEFAULT 50
 

@@ -9,6 +9,7 @@
 /* Ids and names (base/id.h). */
 #define ID_LENGTH 16
 #define NAME_MAX_LENGTH 63
+#define WORKSPACE_MAX 63 /* length of a workspace's name */
 
 /* Sandboxes. Defaults apply to what a create does not set. */
 #define SANDBOX_CPU_MILLIS_DEFAULT 1000u

@@ -25,8 +25,6 @@ struct spawner_client;
 struct work_queue;
 struct work_share;
 
-#define WORKSPACE_MAX 63
-
 /* The caller of an operation, made at the edge from a token or from peer credentials. A recorded
  * operation takes its caller as `principal`; NULL is the daemon itself. */
 struct principal {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "mcp/tools/tool.h"
 
 /* The maximum of a call that is shown with its missing argument. */
@@ -177,14 +178,29 @@ void content_reply(struct mcp_request *request, const char *format, ...)
 	free(text);
 }
 
+/* The tool's example, with the sandbox without which the call would be refused again. */
+static char *example_make(const struct mcp_request *request)
+{
+	const char *sandbox = target_for_example(request);
+	json_t *arguments = sandbox ? json_loads(request->tool->example, 0, NULL) : NULL;
+	if (!arguments)
+		return text_duplicate(request->tool->example);
+	json_object_set_new(arguments, "sandbox_id", json_string(sandbox));
+	char *text = json_dumps(arguments, JSON_COMPACT);
+	json_decref(arguments);
+	return text;
+}
+
 static void put_refusal(struct mcp_request *request, const char *text)
 {
 	const struct mcp_tool *tool = request->tool;
 	content_begin(request);
-	if (tool && tool->example)
-		content_format(request, "%s\nExample: %s %s", text, tool->name, tool->example);
-	else
+	if (tool && tool->example) {
+		FREE_TEXT char *example = example_make(request);
+		content_format(request, "%s\nExample: %s %s", text, tool->name, example);
+	} else {
 		content_text(request, text, strlen(text));
+	}
 }
 
 void content_refuse_with(struct mcp_request *request, const char *key, const char *value,

@@ -174,6 +174,30 @@ static bool act_is_on_whole_sandbox(const struct mcp_tool *tool)
 			   : field && field->flags & FIELD_REQUIRED_TOLD;
 }
 
+const char *target_for_example(const struct mcp_request *request)
+{
+	const struct mcp_tool *tool = request->tool;
+	const json_t *given = json_object_get(request->params, "arguments");
+	const char *name = json_string_value(json_object_get(given, "sandbox_id"));
+	const struct id *only = request_bound_sandbox(request);
+	struct sandbox *sandbox = NULL;
+	struct error error;
+	/* The administrator's tools have the field too, but do not act on a sandbox. */
+	if (tool->scope == SCOPE_ADMIN || !field_find(tool->fields, FIELDS_MCP, "sandbox_id", 10))
+		return NULL;
+	if (!only && name && strlen(name) <= NAME_SHOWN &&
+	    sandbox_find(request->core, &request->principal, name, &sandbox, &error) == 0)
+		return sandbox->row.id.text;
+	bool always = strstr(tool->example, "\"sandbox_id\"");
+	if (only)
+		return always ? only->text : NULL;
+	if (!always && live_sandboxes_count(request, &sandbox) < 2)
+		return NULL;
+	const struct sandbox *own = sandbox_find_only_own(request);
+	const struct sandbox *shown = own ? own : live_sandboxes_newest(request);
+	return shown ? shown->row.id.text : NULL;
+}
+
 /* A method that is not a tool gets the error unchanged. */
 static void target_refuse(struct mcp_request *request, const struct error *error)
 {
@@ -195,8 +219,7 @@ static void target_refuse(struct mcp_request *request, const struct error *error
 	else
 		live_sandboxes_append(request, &text);
 	const char *told = buffer_text(&text) + (buffer_text(&text)[0] == ' ');
-	/* A tool that acts on a whole sandbox (terminate) does not suggest one that was not
-	 * named. */
+	/* A tool that acts on a whole sandbox (terminate) has it in its own example. */
 	bool whole = act_is_on_whole_sandbox(request->tool);
 	const struct sandbox *newest =
 	    request_bound_sandbox(request) || whole ? NULL : live_sandboxes_newest(request);

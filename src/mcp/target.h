@@ -24,6 +24,9 @@ void target_reply(struct mcp_request *request);
  * none exists. */
 #define TARGET_NEW "new"
 bool target_fresh(const struct mcp_request *request, const char *name);
+/* The id that the example of a refused call needs: that of the sandbox that the call named, or a
+ * live one if there are several or the tool's example names one. NULL: none. */
+const char *target_for_example(const struct mcp_request *request);
 /* "sandbox abc (demo)" if the caller did not choose it: the beginning of an answer; else "". */
 void target_note(const struct mcp_request *request, struct buffer *to);
 /* The live sandboxes of the principal, a line each, at most `max`. */

@@ -137,14 +137,16 @@ int store_copy_defer_deadlines(const char *path, int64_t nanoseconds, struct err
 	return result;
 }
 
-int store_copy_each(const char *path, bool (*each)(void *data, const struct id *id, bool stopped),
+int store_copy_each(const char *path,
+		    bool (*each)(void *data, const struct id *id, const char *workspace,
+				 bool stopped),
 		    void *data, struct error *error)
 {
 	CLOSE_DATABASE sqlite3 *database = NULL;
 	sqlite3_stmt *statement = NULL;
 	if (database_open(path, SQLITE_OPEN_READONLY, &database, error) < 0 ||
 	    statement_prepare(database,
-			      "SELECT id, state = " SQL_STOPPED " FROM sandboxes"
+			      "SELECT id, state = " SQL_STOPPED ", workspace FROM sandboxes"
 			      " WHERE state != " SQL_ENDED " ORDER BY id",
 			      &statement, error) < 0)
 		return -1;
@@ -153,11 +155,12 @@ int store_copy_each(const char *path, bool (*each)(void *data, const struct id *
 	while (more && (code = sqlite3_step(statement)) == SQLITE_ROW) {
 		struct id id;
 		const char *text = (const char *)sqlite3_column_text(statement, 0);
-		if (!text || id_parse(text, &id) < 0) {
+		const char *workspace = (const char *)sqlite3_column_text(statement, 2);
+		if (!text || !workspace || id_parse(text, &id) < 0) {
 			code = SQLITE_CORRUPT;
 			break;
 		}
-		more = each(data, &id, sqlite3_column_int(statement, 1) != 0);
+		more = each(data, &id, workspace, sqlite3_column_int(statement, 1) != 0);
 	}
 	int result =
 	    !more || code == SQLITE_DONE ? 0 : store_fail(database, code, "reading it", error);

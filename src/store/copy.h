@@ -21,5 +21,6 @@ NODISCARD int store_copy_defer_deadlines(const char *path, int64_t nanoseconds,
 					 struct error *error);
 /* Calls `each` for the sandboxes that have not ended, until it returns false. */
 NODISCARD int store_copy_each(const char *path,
-			      bool (*each)(void *data, const struct id *id, bool stopped),
+			      bool (*each)(void *data, const struct id *id, const char *workspace,
+					   bool stopped),
 			      void *data, struct error *error);

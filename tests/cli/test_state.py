@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tarfile
 import time
@@ -515,6 +516,50 @@ class WhichDaemon(OwnDaemons):
             self.assert_status(daemon, "running")
         self.assert_backed_up(self.other, self.backup(CAISSON_RUNTIME=self.other.runtime))
         self.assert_status(self.mine, "running")
+
+
+class Workspaces(OwnDaemons):
+    """A backup holds the sandboxes of every workspace, and so --stop stops them all."""
+
+    def setUp(self):
+        self.daemon = self.start_daemon()
+        self.apis = [self.daemon.client(), *(self.daemon.tcp(self.daemon.token(workspace=name)) for name in ("team", "other"))]
+        self.boxes = [api.create(disk_mb=64)["id"] for api in self.apis]
+        for api, box in zip(self.apis, self.boxes):
+            self.addCleanup(api.delete, "/v1/sandboxes/" + box)
+        self.file = os.path.join(self.daemon.top, "backup.tar.zst")
+
+    def statuses(self):
+        return [api.get("/v1/sandboxes/" + box)["status"] for api, box in zip(self.apis, self.boxes)]
+
+    def tokens(self):
+        return sorted(token["id"] for token in self.daemon.client().get("/v1/tokens")["tokens"])
+
+    def test_all_are_stopped(self):
+        before = self.tokens()
+        foreign = {"CAISSON_TOKEN": self.daemon.token(workspace="team", scopes=["sandboxes:read"])}
+        after = self.tokens()
+        self.assertEqual(len(after), len(before) + 1)
+        code, out, err = self.daemon.cli("state", "backup", "--stop", self.file, environment=foreign, timeout=60)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(self.statuses(), ["stopped"] * 3)
+        self.assertEqual(self.tokens(), after)
+        manifest = json.loads(tarfile.open(fileobj=io.BytesIO(unpacked(self.file))).extractfile("manifest.json").read())
+        self.assertEqual(sorted(sandbox["id"] for sandbox in manifest["sandboxes"]), sorted(self.boxes))
+
+    def test_none_is_stopped_if_one_cannot_be(self):
+        database = sqlite3.connect(self.daemon.state + "/db/caisson.db", timeout=30)
+        self.addCleanup(database.close)
+        with database:
+            database.execute("CREATE TRIGGER no_tokens BEFORE INSERT ON tokens BEGIN SELECT RAISE(ABORT, 'no'); END")
+        code, out, err = state(self.daemon, "backup", "--stop", self.file)
+        self.assertEqual(code, 125, err)
+        for words in ("nothing was stopped", "1 in default", "1 in team", "1 in other", "tokens of these workspaces"):
+            self.assertIn(words, err)
+        self.assertEqual(self.statuses(), ["running"] * 3)
+        self.assertFalse(os.path.exists(self.file))
+        with database:
+            database.execute("DROP TRIGGER no_tokens")
 
 
 class Rootless(OwnDaemons):

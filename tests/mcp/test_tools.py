@@ -203,9 +203,20 @@ class Which:
             self.assertIn(f"\n{sandbox}: running", text)
         # The call as it came, with what it lacked.
         self.assertEqual(text.splitlines()[-1], 'Example: read_file {"path":"x","sandbox_id":"%s"}' % ids[-1])
-        for tool in ("terminate_sandbox", "pause_sandbox"):  # nobody is led to one that was not meant
+        # Other examples too name one that is there: the one that was meant, if one was.
+        for tool in ("terminate_sandbox", "pause_sandbox"):
             for arguments in ({}, {"sandbox_id": "typo"}):
-                self.assertIn(f'Example: {tool} {{"sandbox_id": "build"}}', self.wrong(tool, **arguments))
+                self.assertIn(f'Example: {tool} {{"sandbox_id":"{ids[-1]}"}}', self.wrong(tool, **arguments))
+        for tool, example, arguments in (
+                ("run_shell", {"command": "ls -la /workspace"}, {"command": "true", "cwd": "/missing"}),
+                ("run_shell", {"command": "ls -la /workspace"}, {"command": "true", "nonsense": 1}),
+                ("run_code", {"language": "python", "code": "print(6 * 7)"}, {"language": "cobol", "code": "x"})):
+            for sandbox in ids:
+                text = self.wrong(tool, **arguments, sandbox_id=sandbox)
+                self.assertEqual(json.loads(text.split(f"Example: {tool} ")[1]), {**example, "sandbox_id": sandbox})
+        text = self.wrong("run_shell", command="true", nonsense=1)
+        self.assertEqual(json.loads(text.split("Example: run_shell ")[1])["sandbox_id"], ids[-1])
+        self.text("run_shell", **json.loads(text.split("Example: run_shell ")[1]))
         text = self.wrong("write_file", path="x", content="y" * 5000)
         self.assertEqual(text.splitlines()[-1], f'Example: the same with "sandbox_id":"{ids[-1]}"')
 
@@ -620,11 +631,13 @@ class Files(Case):
     def test_edit_explains(self):
         self.put("n.txt", "alpha\n\tbeta gamma\nalpha\r\n" + "x\n" * 20)
         edit = {"path": "n.txt", "sandbox_id": "files"}
-        wrong = lambda **arguments: self.wrong("edit_file", **edit, **arguments)
+        wrong = lambda **arguments: self.wrong("edit_file", **{**edit, **arguments})
         self.assertIn("more than once in /workspace/n.txt; nothing was changed. It begins at line 1, 3.", wrong(old_text="alpha", new_text="a"))
         self.assertIn("4, 5, 6, 7, 8, 9, 10, 11, ...", wrong(old_text="x", new_text="a"))
         self.assertIn("is line 2: \tbeta gamma", wrong(old_text="    beta gamma\nalpha", new_text="a"))
-        self.assertIn("end with \\r\\n", wrong(old_text="    beta gamma\nalpha", new_text="a"))
+        self.assertIn("This file has mixed line ends, \\r\\n and \\n: ", wrong(old_text="    beta gamma\nalpha", new_text="a"))
+        self.put("crlf.txt", "alpha\r\nbeta\r\n")
+        self.assertIn("The lines of this file end with \\r\\n.", wrong(path="crlf.txt", old_text="alpha\ngamma", new_text="a"))
         self.assertIn("The most like its first line is line 2", wrong(old_text="beta gammon", new_text="a"))
         # Whatever of it is like that, not its beginning alone.
         self.assertIn("The most like its first line is line 2: \tbeta gamma", wrong(old_text="// the gamma\nof it", new_text="a"))

@@ -45,57 +45,99 @@ TEST(names_that_are_secret)
 }
 
 /* As the secret's name or its form says, and nothing else: in a text and as arguments. */
+static const char *const hidden[][2] = {
+    {"--token abc", "--token ***"},
+    {"--api-key abc", "--api-key ***"},
+    {"--apikey abc", "--apikey ***"},
+    {"--aws-secret-access-key abc", "--aws-secret-access-key ***"},
+    {"GITHUB_TOKEN=abc", "GITHUB_TOKEN=***"},
+    {"TOKEN2=abc", "TOKEN2=***"},
+    {"TOKEN_GITHUB=abc", "TOKEN_GITHUB=***"},
+    {"authtoken=abc", "authtoken=***"},
+    {"accessToken=abc", "accessToken=***"},
+    {"stripeKey=abc", "stripeKey=***"},
+    {"PGPASSWORD=abc", "PGPASSWORD=***"},
+    {"spring.datasource.password=abc", "spring.datasource.password=***"},
+    {"API_TOKENS=a,b", "API_TOKENS=***"},
+    {"SECRET_KEY_BASE=abc", "SECRET_KEY_BASE=***"},
+    {"AWS_ACCESS_KEY_ID=abc", "AWS_ACCESS_KEY_ID=***"},
+    {"https://host/x?key=abc", "https://host/x?key=***"},
+    {"X-Token:abc", "X-Token:***"},
+    {"Authorization: Basic abc", "Authorization: Basic ***"},
+    {"Proxy-Authorization: abc", "Proxy-Authorization: ***"},
+    {"Bearer abcdefgh01234567", "Bearer ***"},
+    {"STRIPE_KEY=abc", "STRIPE_KEY=***"},
+    {"--signing-key abc", "--signing-key ***"},
+    {"secretKey=abc", "secretKey=***"},
+    {"apiKey: abc", "apiKey: ***"},
+    {"MY_API_KEY_2=abc", "MY_API_KEY_2=***"},
+    {"aws.access.key=abc", "aws.access.key=***"},
+    {"https://host/x?a=1&key=abc&b=2#c", "https://host/x?a=1&key=***&b=2#c"},
+    {"https://host/x?access_token=abc&b=2", "https://host/x?access_token=***&b=2"},
+    {"DB_PASS=abc", "DB_PASS=***"},
+    {"dbPass=abc", "dbPass=***"},
+    {"PASS=abc", "PASS=***"},
+    {"MYSQL_PWD=abc", "MYSQL_PWD=***"},
+    {"--pass abc", "--pass ***"},
+    {"--pass=abc", "--pass=***"},
+    {"--db-pass abc", "--db-pass ***"},
+};
+static const char *const kept[] = {
+    "--max-tokens 100",
+    "--tokenizer gpt2",
+    "max_tokens=100",
+    "maxTokens=100",
+    "max_token_len=512",
+    "--eos-token-id 2",
+    "--token-limit 100",
+    "TOKENIZERS_PARALLELISM=false",
+    "--keyword x",
+    "KEYMAP=us",
+    "monkey=1",
+    "--sort-key name",
+    "--public-key abc",
+    "--token-file /run/token",
+    "GITHUB_TOKEN_PATH=/run/token",
+    "--password-stdin registry",
+    "--no-password me",
+    "/etc/passwd: Permission denied",
+    "cat: secret: No such file or directory",
+    "server.key: No such file or directory",
+    "fix the token: it expires",
+    "a bearer of news",
+    "basic usage",
+    "level: basic usage",
+    "token == other",
+    "key=abc",
+    "--key 2,2",
+    "--key=2,2",
+    "key: abc",
+    "{\"Key\": \"Name\", \"Value\": 3}",
+    "[{\"key\": \"name\", \"value\": 3}]",
+    "d={1:2}; print(max(d, key=d.get), 1)",
+    "sorted(d.items(), key=lambda x: x[1])",
+    "keyboard=abc",
+    "sortKey=abc",
+    "KEY_COUNT=3",
+    "https://host/key=abc",
+    "https://host/x?monkey=abc&keys=1",
+    "PWD=/home",
+    "OLDPWD=/home",
+    "OLD_PWD=/home",
+    "--pwd /home",
+    "--passthrough abc",
+    "-pass 1",
+    "--pass-count 3",
+    "PASS: all tests",
+    "bypass=1",
+    "compass=north",
+    "PASSES=3",
+    "-u 1000:1000",
+    "--user 1000:1000",
+};
+
 TEST(only_secrets_are_left_out)
 {
-	static const char *const hidden[][2] = {
-	    {"--token abc", "--token ***"},
-	    {"--api-key abc", "--api-key ***"},
-	    {"--apikey abc", "--apikey ***"},
-	    {"--aws-secret-access-key abc", "--aws-secret-access-key ***"},
-	    {"GITHUB_TOKEN=abc", "GITHUB_TOKEN=***"},
-	    {"TOKEN2=abc", "TOKEN2=***"},
-	    {"TOKEN_GITHUB=abc", "TOKEN_GITHUB=***"},
-	    {"authtoken=abc", "authtoken=***"},
-	    {"accessToken=abc", "accessToken=***"},
-	    {"stripeKey=abc", "stripeKey=***"},
-	    {"PGPASSWORD=abc", "PGPASSWORD=***"},
-	    {"spring.datasource.password=abc", "spring.datasource.password=***"},
-	    {"API_TOKENS=a,b", "API_TOKENS=***"},
-	    {"SECRET_KEY_BASE=abc", "SECRET_KEY_BASE=***"},
-	    {"AWS_ACCESS_KEY_ID=abc", "AWS_ACCESS_KEY_ID=***"},
-	    {"https://host/x?key=abc", "https://host/x?key=***"},
-	    {"X-Token:abc", "X-Token:***"},
-	    {"Authorization: Basic abc", "Authorization: Basic ***"},
-	    {"Proxy-Authorization: abc", "Proxy-Authorization: ***"},
-	    {"Bearer abcdefgh01234567", "Bearer ***"},
-	};
-	static const char *const kept[] = {
-	    "--max-tokens 100",
-	    "--tokenizer gpt2",
-	    "max_tokens=100",
-	    "maxTokens=100",
-	    "max_token_len=512",
-	    "--eos-token-id 2",
-	    "--token-limit 100",
-	    "TOKENIZERS_PARALLELISM=false",
-	    "--keyword x",
-	    "KEYMAP=us",
-	    "monkey=1",
-	    "--sort-key name",
-	    "--public-key abc",
-	    "--token-file /run/token",
-	    "GITHUB_TOKEN_PATH=/run/token",
-	    "--password-stdin registry",
-	    "--no-password me",
-	    "/etc/passwd: Permission denied",
-	    "cat: secret: No such file or directory",
-	    "server.key: No such file or directory",
-	    "fix the token: it expires",
-	    "a bearer of news",
-	    "basic usage",
-	    "level: basic usage",
-	    "token == other",
-	};
 	for (size_t i = 0; i < ARRAY_SIZE(hidden) + ARRAY_SIZE(kept); i++) {
 		size_t rest = i - MIN(i, ARRAY_SIZE(hidden));
 		const char *text = i < ARRAY_SIZE(hidden) ? hidden[i][0] : kept[rest];
@@ -126,6 +168,98 @@ TEST(only_secrets_are_left_out)
 	check_redacted("password = \"a b\" # x", "password = \"***\" # x");
 }
 
+/* A value in a program ends with it, not with the argument or the quote. */
+TEST(values_of_code)
+{
+	static const struct {
+		const char *program, *expected;
+	} cases[] = {
+	    {"f(token=abc, b=1)", "f(token=***, b=1)"},
+	    {"f(b=1, token=get(\"a, b\")[0])", "f(b=1, token=***)"},
+	    {"f(token=\"a b\", b=1)", "f(token=\"***\", b=1)"},
+	    {"f(token=b\"a b\", b=1)", "f(token=***, b=1)"},
+	    {"f(token=\"a\"+\"b\", b=1)", "f(token=***, b=1)"},
+	    {"x=[f(token=abc), 1]", "x=[f(token=***), 1]"},
+	    {"x={\"token\": abc}; y=2", "x={\"token\": ***}; y=2"},
+	    {"x={\"token\": \"a b\", \"c\": 1}", "x={\"token\": \"***\", \"c\": 1}"},
+	    {"x={\"token\":\"a\\\"b c\"}", "x={\"token\":\"***\"}"},
+	    {"f({apiKey: k, b: 2})", "f({apiKey: ***, b: 2})"},
+	    {"f([\"X-Token: a b\", c])", "f([\"X-Token: ***\", c])"},
+	    {"f([\"Authorization: token x\"], 1)", "f([\"Authorization: ***\"], 1)"},
+	    {"token=abc; print(1)", "token=***; print(1)"},
+	    {"import os\ntoken=abc\nprint(1)", "import os\ntoken=***\nprint(1)"},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const char *argv[] = {"/usr/bin/python3.11", "-c", cases[i].program};
+		char shell[256], expected[256];
+		DONE_BUFFER struct buffer made = BUFFER(4096);
+		snprintf(shell, sizeof(shell), "cd x && python3 -c '%s' | cat", cases[i].program);
+		snprintf(expected, sizeof(expected), "cd x && python3 -c '%s' | cat",
+			 cases[i].expected);
+		check_redacted(shell, expected);
+		check_redacted(expected, expected);
+		activity_redact_command(PATTERNS, argv, 3, &made);
+		CHECK_TEXT(buffer_text(&made) + strlen("/usr/bin/python3.11 -c "),
+			   cases[i].expected);
+	}
+	/* Elsewhere a value may have any character. */
+	check_redacted("echo 'TOKEN=a, b' \"${X} TOKEN=a,b c\"",
+		       "echo 'TOKEN=***' \"${X} TOKEN=***\"");
+	check_redacted("bash -c \"curl -H 'X-Token: a b' x\"",
+		       "bash -c \"curl -H 'X-Token: ***' x\"");
+}
+
+/* `-u USER:PASSWORD`: only of programs that take it, and only the password. */
+TEST(passwords_behind_users)
+{
+	static const char *const cases[][2] = {
+	    {"curl -u me:hunter2 https://host", "curl -u me:*** https://host"},
+	    {"curl -ume:hunter2 x", "curl -ume:*** x"},
+	    {"/usr/bin/curl -sSu me@a.b:hunter2 x", "/usr/bin/curl -sSu me@a.b:*** x"},
+	    {"curl --user=me:hunter2 x", "curl --user=me:*** x"},
+	    {"curl -x p:80 --proxy-user me:hunter2 x", "curl -x p:80 --proxy-user me:*** x"},
+	    {"curl 'https://h/?a=1&b=2' -u 'me:hunter 2' x",
+	     "curl 'https://h/?a=1&b=2' -u 'me:***' x"},
+	    {"curl -u \"me:hunter 2\" x", "curl -u \"me:***\" x"},
+	    {"curl -u me:'hunter 2' x", "curl -u me:*** x"},
+	    {"curl x \\\n -u me:hunter2", "curl x \\\n -u me:***"},
+	    {"bash -c 'curl -u me:hunter2' x", "bash -c 'curl -u me:***' x"},
+	    {"bash -c \"curl -u \\\"me:a b\\\" x\"", "bash -c \"curl -u \\\"me:***\\\" x\""},
+	    {"sudo wget -u me:hunter2 x", "sudo wget -u me:*** x"},
+	    {"http -a me:hunter2 host/x", "http -a me:*** host/x"},
+	    {"curl -u me https://host", "curl -u me https://host"},
+	    {"curl -u me: https://host", "curl -u me: https://host"},
+	    {"curl -a https://host", "curl -a https://host"},
+	    {"wget -U 'Mozilla (rv:109)' x", "wget -U 'Mozilla (rv:109)' x"},
+	    {"docker run -u 1000:1000 curl", "docker run -u 1000:1000 curl"},
+	    {"curl x; docker run -u 1000:1000 y", "curl x; docker run -u 1000:1000 y"},
+	    {"curl x | docker run --user=1:2 y", "curl x | docker run --user=1:2 y"},
+	    {"sudo -u me:staff true", "sudo -u me:staff true"},
+	};
+	static const struct {
+		const char *argv[5], *expected;
+	} commands[] = {
+	    {{"curl", "-u", "me:hunter 2", "x"}, "curl -u me:*** x"},
+	    {{"sudo", "/bin/curl", "-su", "me:hunter2", "x"}, "sudo /bin/curl -su me:*** x"},
+	    {{"curl", "-ume:hunter 2", "x"}, "curl -ume:*** x"},
+	    {{"curl", "--user=me:hunter 2", "x"}, "curl --user=me:*** x"},
+	    {{"curl", "-u", "me", "https://host"}, "curl -u me https://host"},
+	    {{"docker", "run", "-u", "1:2", "curl"}, "docker run -u 1:2 curl"},
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		check_redacted(cases[i][0], cases[i][1]);
+		check_redacted(cases[i][1], cases[i][1]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		DONE_BUFFER struct buffer made = BUFFER(4096);
+		size_t count = 0;
+		while (count < 5 && commands[i].argv[count])
+			count++;
+		activity_redact_command(PATTERNS, commands[i].argv, count, &made);
+		CHECK_TEXT(buffer_text(&made), commands[i].expected);
+	}
+}
+
 TEST(patterns_of_names)
 {
 	check_redacted_by("PIN", "PIN=1 MY_PIN=2 SPINE=3 pin-code=4",
@@ -134,6 +268,15 @@ TEST(patterns_of_names)
 	check_redacted_by("PIN-CODE", "MY_PIN_CODE=1 PIN=2 CODE=3", "MY_PIN_CODE=*** PIN=2 CODE=3");
 	check_redacted_by("!*-FILE,PIN", "PIN=1 PIN_FILE=2", "PIN=*** PIN_FILE=2");
 	check_redacted_by("! !!", "PIN=1", "PIN=1");
+	check_redacted_by("*-PIN", "PIN=1 MY_PIN=2 myPin=3 SPIN=4",
+			  "PIN=1 MY_PIN=*** myPin=*** SPIN=4");
+	check_redacted_by("?PIN", "PIN=1 --pin 2 x?pin=3 x?my-pin=4 y&pin=5",
+			  "PIN=1 --pin 2 x?pin=*** x?my-pin=4 y&pin=5");
+	check_redacted_by("--PIN", "PIN=1 --pin 2 --pin=3 -pin 4 --my-pin 5",
+			  "PIN=1 --pin *** --pin=*** -pin 4 --my-pin 5");
+	check_redacted_by("PIN=", "PIN=1 --pin 2 MY_PIN=3 \"pin\": 4, pin: 5",
+			  "PIN=*** --pin 2 MY_PIN=3 \"pin\": ***, pin: 5");
+	check_redacted_by("? -- =", "PIN=1 x?pin=2 --pin 3", "PIN=1 x?pin=2 --pin 3");
 }
 
 TEST(tokens_headers_and_urls)
@@ -196,7 +339,7 @@ TEST(commands_by_their_arguments)
 	    {{"true", "--token=multi word secret", "x"}, "true --token=*** x"},
 	    {{"env", "PASSWORD=a b 'c", "true"}, "env PASSWORD=*** true"},
 	    {{"env", "PASSWORD=\"a\" b", "true"}, "env PASSWORD=*** true"},
-	    {{"echo", "{\"token\":\"a\\\"b c\"}", "x"}, "echo {\"token\":*** x"},
+	    {{"echo", "{\"token\":\"a\\\"b c\"}", "x"}, "echo {\"token\":\"***\"} x"},
 	    {{"echo", "it's", "TOKEN=a b", "c"}, "echo it's TOKEN=*** c"},
 	    {{"/bin/sh", "-c", "TOKEN=a make all", "x"}, "/bin/sh -c TOKEN=*** make all x"},
 	    {{"bash", "-lc", "PASSWORD=$'a b' true"}, "bash -lc PASSWORD=*** true"},

@@ -118,10 +118,11 @@ TEST(manifests)
 	parse("{\"format\":2,\"schema\":1,\"created_wall\":1,\"rights\":\"root\"}", false);
 }
 
-static bool count_row(void *data, const struct id *id, bool stopped)
+static bool count_row(void *data, const struct id *id, const char *workspace, bool stopped)
 {
 	int *counts = data;
 	CHECK(id_valid(id->text));
+	CHECK_TEXT(workspace, "w");
 	counts[stopped]++;
 	return true;
 }

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/limits.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/doctor/doctor.h"
@@ -54,13 +55,13 @@ struct copy_job {
 	int version;
 };
 
-static bool copy_list_sandbox(void *data, const struct id *id, bool stopped)
+static bool copy_list_sandbox(void *data, const struct id *id, const char *workspace, bool stopped)
 {
 	struct copy_job *job = data;
-	int length = snprintf(job->list + job->used, LIST_MAX - job->used, "%s %c\n", id->text,
-			      stopped ? 's' : 'r');
+	int length = snprintf(job->list + job->used, LIST_MAX - job->used, "%s %c %.*s\n", id->text,
+			      stopped ? 's' : 'r', WORKSPACE_MAX, workspace);
 	job->used += (size_t)length;
-	return job->used + ID_LENGTH + 4 < LIST_MAX;
+	return job->used + ID_LENGTH + WORKSPACE_MAX + 5 < LIST_MAX;
 }
 
 static int database_copy_in_child(void *data, char *text, size_t room)
@@ -120,6 +121,8 @@ static int backup_open_database(struct backup *backup, struct error *error)
 	job.uid = info.st_uid;
 	job.gid = info.st_gid;
 	old_copies_remove(job.directory);
+	fd_close(&backup->database);
+	free(backup->list);
 	backup->list = malloc(LIST_MAX);
 	if (!backup->list)
 		return error_set(error, ERROR_NO_MEMORY, "no memory");
@@ -357,38 +360,125 @@ static int backup_write_named(struct backup *backup, const char *file, struct er
 	return result;
 }
 
-static int sandbox_stop_one(struct client *client, const char *id, struct error *error)
+/* --- stopping --- */
+
+struct running_sandbox {
+	char id[ID_LENGTH + 1], workspace[WORKSPACE_MAX + 1];
+	char token[64], token_id[ID_LENGTH + 1]; /* for it alone; "": none is needed */
+};
+
+/* Those that the list of the database's copy does not call stopped. */
+static size_t running_sandboxes_read(const struct backup *backup, struct running_sandbox *running)
 {
-	if (client_sandbox_call(client, "POST", id, "/stop", NULL, NULL, error) < 0)
+	_Static_assert(ID_LENGTH == 16 && WORKSPACE_MAX == 63, "the sizes below");
+	const char *line = strchr(backup->list, '\n');
+	size_t count = 0;
+	char state;
+	for (; line && line[1] && count < STATE_SLOTS; line = strchr(line + 1, '\n'))
+		if (sscanf(line, " %16s %c %63s", running[count].id, &state,
+			   running[count].workspace) == 3 &&
+		    state != 's')
+			count++;
+	return count;
+}
+
+/* "2 in team, 1 in other" */
+static void running_sandboxes_count(const struct running_sandbox *running, size_t count,
+				    struct buffer *to)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t same = 0, before = 0;
+		for (size_t other = 0; other < count; other++)
+			if (strcmp(running[i].workspace, running[other].workspace) == 0) {
+				same++;
+				before += other < i;
+			}
+		if (before == 0)
+			(void)!buffer_printf(to, "%s%zu in %s", to->size > 0 ? ", " : "", same,
+					     running[i].workspace);
+	}
+}
+
+/* Without a token we act in the workspace `default`; an administrator may make tokens for others.
+ */
+static int sandbox_token_create(struct client *client, struct running_sandbox *sandbox,
+				struct error *error)
+{
+	json_t *answer = NULL;
+	if (strcmp(sandbox->workspace, "default") == 0)
+		return 0;
+	json_t *body = json_pack("{s:s, s:s, s:[s], s:i, s:s}", "workspace", sandbox->workspace,
+				 "sandbox", sandbox->id, "scopes", "sandboxes:write",
+				 "expires_seconds", 600, "label", "caisson state backup --stop");
+	int result = client_call(client, "POST", "/v1/tokens", body, NULL, 0, &answer, error);
+	json_decref(body);
+	if (result == 0)
+		result = text_copy(sandbox->token, sizeof(sandbox->token),
+				   member_text(answer, "token")) < 0 ||
+				 text_copy(sandbox->token_id, sizeof(sandbox->token_id),
+					   member_text(answer, "id")) < 0
+			     ? error_set(error, ERROR_INTERNAL, "the daemon's token is too long")
+			     : 0;
+	json_decref(answer);
+	return result < 0 && error->kind != ERROR_SANDBOX_ENDED &&
+		       error->kind != ERROR_SANDBOX_NOT_FOUND
+		   ? -1
+		   : 0;
+}
+
+static void sandbox_token_revoke(struct client *client, const struct running_sandbox *sandbox)
+{
+	char path[64];
+	struct error ignored; /* it expires */
+	snprintf(path, sizeof(path), "/v1/tokens/%s", sandbox->token_id);
+	if (sandbox->token_id[0])
+		(void)!client_call(client, "DELETE", path, NULL, NULL, 0, NULL, &ignored);
+}
+
+static int sandbox_stop_one(struct client *client, const struct running_sandbox *sandbox,
+			    struct error *error)
+{
+	(void)!text_copy(client->token, sizeof(client->token), sandbox->token);
+	int result = client_sandbox_call(client, "POST", sandbox->id, "/stop", NULL, NULL, error);
+	client->token[0] = '\0';
+	if (result < 0)
 		return error->kind == ERROR_SANDBOX_ENDED || error->kind == ERROR_SANDBOX_NOT_FOUND
 			   ? 0
 			   : -1;
-	fprintf(stderr, "caisson state backup: %s is stopped\n", id);
+	fprintf(stderr, "caisson state backup: %s is stopped\n", sandbox->id);
 	return 0;
 }
 
-/* Stops all sandboxes through the daemon that serves this state directory. */
-static int sandboxes_stop_all(struct client *client, struct error *error)
+/* Stops all sandboxes, of every workspace, through the daemon that serves this state directory. If
+ * one of them cannot be reached, none is stopped. Returns their number or -1. */
+static int sandboxes_stop_all(const struct backup *backup, struct client *client,
+			      struct error *error)
 {
-	char path[512] = "/v1/sandboxes?limit=200";
-	for (;;) {
-		json_t *page = NULL, *record;
-		if (client_call(client, "GET", path, NULL, NULL, 0, &page, error) < 0)
-			return -1;
-		size_t at;
-		int result = 0;
-		json_array_foreach(json_object_get(page, "items"), at, record)
-		{
-			if (result == 0 && strcmp(member_text(record, "status"), "stopped") != 0)
-				result = sandbox_stop_one(client, member_text(record, "id"), error);
-		}
-		snprintf(path, sizeof(path), "/v1/sandboxes?limit=200&cursor=%s",
-			 member_text(page, "next_cursor"));
-		bool last = !*member_text(page, "next_cursor");
-		json_decref(page);
-		if (result < 0 || last)
-			return result;
+	struct running_sandbox *running = calloc(STATE_SLOTS, sizeof(*running));
+	if (!running)
+		return error_set(error, ERROR_NO_MEMORY, "no memory");
+	size_t count = running_sandboxes_read(backup, running);
+	int result = 0;
+	/* The owner of the state directory needs none; it might be another workspace's. */
+	client->token[0] = '\0';
+	for (size_t i = 0; result == 0 && i < count; i++)
+		result = sandbox_token_create(client, &running[i], error);
+	if (result < 0) {
+		DONE_BUFFER struct buffer text = BUFFER(256);
+		running_sandboxes_count(running, count, &text);
+		error_prepend(error,
+			      "nothing was stopped: sandboxes run in several workspaces (%s), and "
+			      "not all can be stopped from here; stop them with tokens of these "
+			      "workspaces",
+			      buffer_text(&text));
 	}
+	for (size_t i = 0; result == 0 && i < count; i++)
+		result = sandbox_stop_one(client, &running[i], error);
+	for (size_t i = 0; i < count; i++)
+		sandbox_token_revoke(client, &running[i]);
+	explicit_bzero(running, STATE_SLOTS * sizeof(*running));
+	free(running);
+	return result < 0 ? -1 : (int)count;
 }
 
 static int backup_run(struct backup *backup, struct client *client, const char *file,
@@ -405,10 +495,13 @@ static int backup_run(struct backup *backup, struct client *client, const char *
 	if (libarchive_load(error) < 0)
 		return -1;
 	bool whole = !backup->options->database_only;
-	if (whole && backup->options->stop && backup->options->served &&
-	    sandboxes_stop_all(client, error) < 0)
+	if (backup_open_database(backup, error) < 0)
 		return -1;
-	if (backup_open_database(backup, error) < 0 ||
+	int stopped = whole && backup->options->stop && backup->options->served
+			  ? sandboxes_stop_all(backup, client, error)
+			  : 0;
+	/* What the database says changes when sandboxes stop. */
+	if (stopped < 0 || (stopped > 0 && backup_open_database(backup, error) < 0) ||
 	    backup_add_file(backup, backup->database, STATE_DATABASE, error) < 0 ||
 	    (whole && backup_add_sandboxes(backup, error) < 0))
 		return -1;

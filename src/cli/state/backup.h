@@ -15,7 +15,7 @@ struct backup {
 	int database;            /* the copy, already unlinked */
 	int images[STATE_SLOTS]; /* a disk image, or the tar file of a tree */
 	int trees[STATE_SLOTS];  /* the locked tree, or -1 */
-	char *list;              /* a line "ID s" per live sandbox; "ID r" if not stopped */
+	char *list; /* a line "ID s WORKSPACE" per live sandbox; "ID r" if not stopped */
 	struct archive *archive;
 	struct progress progress;
 	int64_t wait_until; /* how long to wait for images of sandboxes that were just stopped */

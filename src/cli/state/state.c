@@ -94,7 +94,8 @@ static int state_run(struct client *client, int argc, char **argv, struct error 
 static const struct option_spec state_options[] = {
     {"state", 0, OPTION_TEXT, &options.state, "DIR",
      "the state directory (default: the one that the daemon serves, else as configured)"},
-    {"stop", 0, OPTION_FLAG, &options.stop, NULL, "backup: first stop the sandboxes that run"},
+    {"stop", 0, OPTION_FLAG, &options.stop, NULL,
+     "backup: first stop the sandboxes that run, in every workspace"},
     {"database-only", 0, OPTION_FLAG, &options.database_only, NULL,
      "backup: records and tokens, no files of sandboxes; works while they run"},
     {"force", 'f', OPTION_FLAG, &options.force, NULL,

@@ -242,10 +242,9 @@ static int budget_remove(struct client *client, const char *text, struct error *
 	const char *period;
 	if (budgets_path_append(&path, error) < 0)
 		return -1;
-	if (text &&
-	    (budget_kind_split(text, kind, &period, error) < 0 ||
-	     buffer_append_text(&path, "?what=") < 0 || buffer_append_encoded(&path, kind) < 0 ||
-	     buffer_append_text(&path, "&period=") < 0 || buffer_append_encoded(&path, period) < 0))
+	if (text && (budget_kind_split(text, kind, &period, error) < 0 ||
+		     buffer_append_parameter(&path, "what", kind) < 0 ||
+		     buffer_append_parameter(&path, "period", period) < 0))
 		return -1;
 	return client_call(client, "DELETE", path.data, NULL, NULL, 0, NULL, error);
 }

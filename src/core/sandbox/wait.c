@@ -100,9 +100,10 @@ int wait_for_parse(const char *text, enum wait_for *ret_what, struct error *erro
 		*ret_what = (enum wait_for)i;
 		return 0;
 	}
-	return error_set(error, ERROR_INVALID,
-			 "`for` must be running, stopped, paused, ended or idle, not `%.32s`",
-			 text);
+	return error_set(
+	    error, ERROR_INVALID,
+	    "query parameter `for` must be running, stopped, paused, ended or idle, not `%.32s`",
+	    text);
 }
 
 struct sandbox_wait {

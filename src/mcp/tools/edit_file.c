@@ -108,6 +108,27 @@ static bool line_begins_with(struct line line, struct line wanted)
 	return line.size >= wanted.size && memcmp(line.text, wanted.text, wanted.size) == 0;
 }
 
+static void mismatch_say_line_ends(const struct edit *edit, const struct file_content *content,
+				   struct buffer *to)
+{
+	bool carriage = false, plain = false;
+	const char *begin = content->data, *end = begin + content->size, *newline = begin;
+	for (; newline < end && (newline = memchr(newline, '\n', (size_t)(end - newline)));
+	     newline++) {
+		bool with = newline > begin && newline[-1] == '\r';
+		carriage |= with;
+		plain |= !with;
+	}
+	if (!carriage || strchr(edit->old_text, '\r'))
+		return;
+	(void)!buffer_append_text(
+	    to, plain
+		    ? "\nThis file has mixed line ends, \\r\\n and \\n: a text of several lines is "
+		      "tried with the line end of the first line, then as it is. For lines of "
+		      "both kinds write each line end as the file has it."
+		    : "\nThe lines of this file end with \\r\\n.");
+}
+
 /* Reports lines that equal the wanted one except for white space; else the most similar one. */
 static void mismatch_say_near(const struct edit *edit, const struct file_content *content,
 			      struct buffer *to)
@@ -142,8 +163,7 @@ static void mismatch_say_near(const struct edit *edit, const struct file_content
 		    (unsigned long long)best_number,
 		    (int)text_utf8_prefix(best.text, MIN(best.size, (size_t)LINE_SHOWN)),
 		    best.text);
-	if (memmem(content->data, content->size, "\r\n", 2) && !strchr(edit->old_text, '\r'))
-		(void)!buffer_append_text(to, "\nThe lines of this file end with \\r\\n.");
+	mismatch_say_line_ends(edit, content, to);
 }
 
 /* --- answers --- */

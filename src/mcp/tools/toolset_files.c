@@ -333,7 +333,7 @@ const struct mcp_tool more_file_tools[] = {
     {
 	.name = "make_directory",
 	.title = "Make a directory",
-	.description = "Make a directory and those above it. One that is there is no error.",
+	.description = "Make a directory and those above it. Succeeds if the directory exists.",
 	.fields = path_fields,
 	.example = "{\"path\": \"/workspace/out\"}",
 	.scope = SCOPE_WRITE,
