@@ -1,8 +1,8 @@
-/* What logs.c and logs_tail.c share. */
+/* What log_lines.c and log_lines_tail.c share. */
 #pragma once
 
 #include "core/core_private.h"
-#include "core/exec/logs.h"
+#include "core/exec/log_lines.h"
 
 #define LOG_WINDOW (64 * 1024)
 #define LOG_EXEC_TEXT_MAX 1200

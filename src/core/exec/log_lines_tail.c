@@ -1,11 +1,11 @@
-/* Finds where the last N lines of a sandbox's log begin (logs.h): walks backwards over the execs,
- * newest first, and in each over its streams, block by block, counting the lines that pass the
- * filter. The result is a position; logs.c reads on from there. Called by the edges; a bounded part
- * per call. */
+/* Finds where the last N lines of a sandbox's log begin (log_lines.h): walks backwards over the
+ * execs, newest first, and in each over its streams, block by block, counting the lines that pass
+ * the filter. The result is a position; log_lines.c reads on from there. Called by the edges; a
+ * bounded part per call. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/exec/logs_private.h"
+#include "core/exec/log_lines_private.h"
 
 /* The parts of an exec in the order of reading; the search goes the other way. */
 enum slot { SLOT_START, SLOT_STDOUT, SLOT_STDERR, SLOT_END, SLOTS };
@@ -20,7 +20,7 @@ static ssize_t log_read_block_before(struct log_reader *reader, struct exec *exe
 		reader->window = malloc(LOG_WINDOW);
 	if (!reader->window)
 		abort();
-	reader->window_size = 0; /* the window no longer has what logs.c expects */
+	reader->window_size = 0; /* the window no longer has what log_lines.c expects */
 	while (*from + size < end) {
 		uint64_t gap = 0;
 		ssize_t got = exec_read(exec, stream, *from + size, reader->window + size,

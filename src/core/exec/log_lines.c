@@ -1,7 +1,7 @@
-/* Lines of all execs of a sandbox, forward from a position (logs.h). logs_tail.c finds the position
- * of a tail. Called by the edges; reads logs from the page cache and rows from the store, a bounded
- * part per call. */
-#include "core/exec/logs_private.h"
+/* Lines of all execs of a sandbox, forward from a position (log_lines.h). log_lines_tail.c finds
+ * the position of a tail. Called by the edges; reads logs from the page cache and rows from the
+ * store, a bounded part per call. */
+#include "core/exec/log_lines_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
