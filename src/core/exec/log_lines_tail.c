@@ -155,33 +155,14 @@ static enum log_result log_tail_count_exec(struct log_reader *reader, struct san
 	return LOG_NONE;
 }
 
-struct older {
-	const struct log_reader *reader;
-	struct id id;
-	uint64_t key;
-	bool found;
-	uint32_t looked;
-};
-
-static bool log_tail_take_older(void *data, const struct exec_row *row)
-{
-	struct older *older = data;
-	older->key = row->key;
-	older->id = row->id;
-	older->found = log_wants(older->reader, row);
-	return !older->found && ++older->looked < LOG_ROWS_PER_LOOK;
-}
-
 /* Enters the next older exec. LOG_LINE: there is one; LOG_NONE: there is none. */
 static enum log_result log_tail_enter_older(struct log_reader *reader, struct sandbox *sandbox,
 					    int64_t *work, struct error *error)
 {
-	struct older older = {.reader = reader};
+	struct log_exec_search older;
 	struct exec *exec;
-	if (store_exec_from(reader->core->store, &reader->sandbox, reader->tail.key, true,
-			    log_tail_take_older, &older, error) < 0)
+	if (log_exec_find(reader, reader->tail.key, true, &older, work, error) < 0)
 		return LOG_FAILED;
-	*work -= LOG_EXEC_WORK;
 	if (older.key == 0)
 		return LOG_NONE;
 	reader->tail.key = older.key;
