@@ -270,6 +270,17 @@ void limits_reconcile(struct sandbox *sandbox, const struct spawn_listed *listed
 void create_failed(struct sandbox *sandbox, const struct error *error);
 /* Answers the caller of sandbox_create(), once. */
 void create_tell(struct sandbox *sandbox, const struct error *error);
+void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message);
+void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply);
+/* Tells the spawner that a sandbox of the pool has an owner; nothing waits for the answer. */
+void boot_own(struct sandbox *sandbox);
+
+/* core/sandbox/folders.c */
+/* Keeps descriptors of these folders instead of earlier ones, until the daemon exits. */
+NODISCARD int folders_keep(struct sandbox *sandbox, const struct mount_spec *mounts, size_t count,
+			   struct error *error);
+/* Does the daemon have the folders that its boot needs? */
+NODISCARD int folders_check(const struct sandbox *sandbox, struct error *error);
 
 /* core/sandbox/link.c */
 extern const struct guest_link_callbacks sandbox_link_callbacks; /* data: the sandbox */
@@ -288,15 +299,6 @@ void boot_done(struct sandbox *sandbox);
 /* The row says that it runs, and its init is configured: user code may run. */
 void boot_entered(struct sandbox *sandbox);
 void boot_failed(struct sandbox *sandbox, const struct error *error);
-void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message);
-/* Tells the spawner that a sandbox of the pool has an owner; nothing waits for the answer. */
-void boot_own(struct sandbox *sandbox);
-/* Keeps descriptors of these folders instead of earlier ones, until the daemon exits. */
-NODISCARD int folders_keep(struct sandbox *sandbox, const struct mount_spec *mounts, size_t count,
-			   struct error *error);
-/* Does the daemon have the folders that its boot needs? */
-NODISCARD int folders_check(const struct sandbox *sandbox, struct error *error);
-void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply);
 
 /* core/sandbox/delete.c */
 void delete_send(struct sandbox *sandbox);
@@ -353,21 +355,6 @@ void reconcile_done(struct core *core);
 
 /* core/exec/exec.c */
 struct exec *exec_by_key(struct sandbox *sandbox, uint64_t key);
-/* core/exec/start.c: for its next exec. */
-void sandbox_make_ready_logs(struct sandbox *sandbox);
-/* core/exec/ends.c: has its end written in a moment, or with what is known now of its digest. */
-void exec_write_end_soon(struct exec *exec);
-void exec_write_end_now(struct exec *exec);
-/* All that wait: for readers of the store, and at the end of the daemon. */
-void execs_write_ends(struct core *core);
-/* Its output is hashed: writes its end, with its entry in the activity. */
-void exec_save_end(struct exec *exec);
-/* The number of its processes that are left has changed, or their output: the row gets it. */
-void exec_save_left_running(struct exec *exec);
-/* False if one of them still cannot be written. */
-bool exec_save_again(struct sandbox *sandbox);
-/* core/exec/frames.c */
-void exec_send_forget(struct sandbox *sandbox, uint64_t key);
 struct exec *exec_new(struct sandbox *sandbox, struct exec_row *row);
 void exec_free(struct exec *exec);
 /* Notifies its watchers, and frees it. */
@@ -384,23 +371,30 @@ bool sandbox_has_running_exec(const struct sandbox *sandbox);
 void exec_link_lost(struct sandbox *sandbox);
 /* Tells the init how much the consumers of a lossless exec have read. */
 void exec_acknowledge(struct exec *exec);
+void exec_row_copy(const struct exec_row *from, struct exec_row *ret_row);
+
+/* core/exec/input.c */
 /* It runs: sends the signals that were held until now. */
 void exec_send_held(struct exec *exec);
 void exec_drained(struct sandbox *sandbox);
-void exec_row_copy(const struct exec_row *from, struct exec_row *ret_row);
+
+/* core/exec/start.c: for its next exec. */
+void sandbox_make_ready_logs(struct sandbox *sandbox);
+
+/* core/exec/ends.c: has its end written in a moment, or with what is known now of its digest. */
+void exec_write_end_soon(struct exec *exec);
+void exec_write_end_now(struct exec *exec);
+/* All that wait: for readers of the store, and at the end of the daemon. */
+void execs_write_ends(struct core *core);
+/* Its output is hashed: writes its end, with its entry in the activity. */
+void exec_save_end(struct exec *exec);
+/* The number of its processes that are left has changed, or their output: the row gets it. */
+void exec_save_left_running(struct exec *exec);
+/* False if one of them still cannot be written. */
+bool exec_save_again(struct sandbox *sandbox);
 
 /* core/exec/frames.c */
-struct left_query {
-	struct list link;
-	struct exec *exec;
-	void (*done)(void *data, const struct left_process *processes, size_t count,
-		     const struct error *error);
-	void *data;
-	int64_t until; /* CLOCK_BOOTTIME */
-};
-/* Answers queries that have waited too long with an empty list; returns when the next is due,
- * INT64_MAX for never. */
-int64_t left_queries_check(struct sandbox *sandbox, int64_t now);
+void exec_send_forget(struct sandbox *sandbox, uint64_t key);
 /* Its time-out begins: the init's, and the daemon's own in case the init does not enforce it. */
 void exec_watch_time(struct exec *exec);
 /* Ends execs whose end the init should have reported; returns when the next is due. */
@@ -418,6 +412,17 @@ int64_t file_check(struct sandbox *sandbox, int64_t now);
 void file_clock_goes_on(struct sandbox *sandbox);
 
 /* core/exec/left_running.c */
+struct left_query {
+	struct list link;
+	struct exec *exec;
+	void (*done)(void *data, const struct left_process *processes, size_t count,
+		     const struct error *error);
+	void *data;
+	int64_t until; /* CLOCK_BOOTTIME */
+};
+/* Answers queries that have waited too long with an empty list; returns when the next is due,
+ * INT64_MAX for never. */
+int64_t left_queries_check(struct sandbox *sandbox, int64_t now);
 void left_queries_finish(struct exec *exec, const struct left_process *processes, size_t count,
 			 const struct error *error);
 /* The init's answer to LEFT_RUNNING. */

@@ -26,6 +26,7 @@
 #include "daemon/watchdog.h"
 #include "edge/edge.h"
 #include "mcp/mcp.h"
+#include "proto/spawner_messages.h"
 
 #define SHUTDOWN_GRACE_MS 2800
 #define LOST_GRACE_MS 0    /* the next daemon is being started */

@@ -1,7 +1,7 @@
-/* Messages between the spawner and an init of the namespace tier over BOOT_FD, a SOCK_SEQPACKET
- * pair: numbers and descriptors only. There are two requests, so that init and spawner work at
- * the same time. PREPARE makes everything that does not depend on the template or the user.
- * ASSIGN follows when disk and layers are ready, and makes the root. */
+/* Messages between the spawner and the PID 1 that it boots (the init, or a tier's shim) over
+ * BOOT_FD, a SOCK_SEQPACKET pair: numbers and descriptors only. There are two requests, so that
+ * both ends work at the same time. PREPARE makes everything that does not depend on the template or
+ * the user. ASSIGN follows when disk and layers are ready, and makes the root. */
 #pragma once
 
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include "proto/init_messages.h"
 #include "proto/spawner_messages.h"
 
-/* The init's end of the pair. */
+/* PID 1's end of the pair. */
 #define BOOT_FD 3
 #define BOOT_LOWERS_MAX 8
 #define BOOT_BINDS_MAX 16
@@ -47,10 +47,10 @@ struct boot_assign {
 
 enum boot_place { PLACE_USR = 1, PLACE_BIN, PLACE_SBIN, PLACE_LIB, PLACE_LIB32, PLACE_LIB64 };
 
-/* Also sent by the spawner's child if it cannot execute the init (request 0, not ok). */
+/* Also sent by the spawner's child if it cannot execute PID 1's program (request 0, not ok). */
 struct boot_report {
 	uint32_t type;    /* BOOT_REPORT */
-	uint32_t request; /* the type of the request, or 0: the init listens */
+	uint32_t request; /* the type of the request, or 0: it listens */
 	uint32_t ok;
 	struct failure failure;
 	uint32_t phase_count;

@@ -23,10 +23,10 @@
 #define DAEMON_CERTIFICATE_FD 6 /* with --tls-certificate: its text, in memory */
 #define DAEMON_KEY_FD 7
 
-/* Exit codes of the daemon: 0 after SPAWN_QUIT, and these. Anything else is a crash, after which
- * it is started again with back-off. */
+/* Exit codes of the daemon: 0 after SPAWN_QUIT, and these. Any other exit is a crash, after which
+ * the spawner restarts it with back-off. */
 #define DAEMON_EXIT_IDLE 64   /* idle for idle_exit_seconds: the spawner ends too */
-#define DAEMON_EXIT_CONFIG 65 /* invalid configuration or store: a restart will not help */
+#define DAEMON_EXIT_CONFIG 65 /* invalid configuration or store: a restart would not help */
 
 enum tier { TIER_AUTO = 0, TIER_NAMESPACE = 1, TIER_GVISOR = 2, TIER_VM = 3, TIER_COUNT };
 

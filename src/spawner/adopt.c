@@ -51,7 +51,7 @@ static int slot_file_read(const struct spawner *spawner, const struct id *id, ui
 	return 0;
 }
 
-static void entry_adopt(struct spawner *spawner, struct entry *entry)
+static void entry_adopt(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct error error;
 	const char *id = entry->guest.id.text;
@@ -92,7 +92,7 @@ static void guest_adopt(struct spawner *spawner, const char *name)
 		trash_move_files(spawner, name);
 		return;
 	}
-	struct entry *entry = &spawner->entries[slot];
+	struct guest_entry *entry = &spawner->entries[slot];
 	const struct driver *driver = spawner->driver_of(tier);
 	if (entry->state != ENTRY_FREE || !driver) {
 		log_error("sandbox %s is ignored: %s", name,
@@ -100,7 +100,7 @@ static void guest_adopt(struct spawner *spawner, const char *name)
 				 : "this build has no such tier");
 		return;
 	}
-	*entry = (struct entry)ENTRY_NONE;
+	*entry = (struct guest_entry)ENTRY_NONE;
 	entry->driver = driver;
 	entry->guest.id = id;
 	entry->guest.tier = tier;

@@ -25,7 +25,7 @@
 #define BOOTS_MIN 4
 #define BOOTS_MAX 16
 
-void boots_forget_order(struct entry *entry)
+void boots_forget_order(struct guest_entry *entry)
 {
 	if (!entry->order)
 		return;
@@ -51,7 +51,7 @@ static struct boot_order *order_new(const struct spawn_create *create, struct mo
 	return order;
 }
 
-bool boots_is_booting(const struct entry *entry)
+bool boots_is_booting(const struct guest_entry *entry)
 {
 	return entry->state == ENTRY_BOOTING;
 }
@@ -70,7 +70,7 @@ static void boot_reply_error(struct spawner *spawner, uint32_t request, const st
 		spawner_loop_send(spawner, &reply);
 }
 
-static void boot_reply_created(struct spawner *spawner, struct entry *entry)
+static void boot_reply_created(struct spawner *spawner, struct guest_entry *entry)
 {
 	const struct guest *guest = &entry->guest;
 	struct spawn_message reply = {
@@ -98,7 +98,7 @@ static void list_answer_when_settled(struct spawner *spawner)
 
 /* Removes what the boot made, and with `erase` the sandbox's files. The request is answered
  * afterwards, so that normally nothing is left when its sender hears of the failure. */
-static void boot_undo(struct spawner *spawner, struct entry *entry, bool erase,
+static void boot_undo(struct spawner *spawner, struct guest_entry *entry, bool erase,
 		      const struct error *error)
 {
 	uint32_t request = entry->boot_request;
@@ -109,13 +109,14 @@ static void boot_undo(struct spawner *spawner, struct entry *entry, bool erase,
 	boot_reply_error(spawner, request, &id, error);
 }
 
-static void boot_failed(struct spawner *spawner, struct entry *entry, const struct error *error)
+static void boot_failed(struct spawner *spawner, struct guest_entry *entry,
+			const struct error *error)
 {
 	log_debug("sandbox %s: %s", entry->guest.id.text, error->message);
 	boot_undo(spawner, entry, !entry->order || entry->order->origin == BOOT_NEW, error);
 }
 
-static void boot_succeeded(struct spawner *spawner, struct entry *entry)
+static void boot_succeeded(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct error error;
 	entry->state = ENTRY_RUNNING;
@@ -133,7 +134,7 @@ static void boot_succeeded(struct spawner *spawner, struct entry *entry)
 
 /* ---- Workers. */
 
-static bool boot_waits_for_worker(const struct entry *entry)
+static bool boot_waits_for_worker(const struct guest_entry *entry)
 {
 	return entry->state == ENTRY_BOOTING && entry->worker == 0;
 }
@@ -147,11 +148,11 @@ uint32_t boots_count(const struct spawner *spawner)
 }
 
 /* The order that has waited longest. */
-static struct entry *boot_next_waiting(struct spawner *spawner)
+static struct guest_entry *boot_next_waiting(struct spawner *spawner)
 {
-	struct entry *next = NULL;
+	struct guest_entry *next = NULL;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		if (boot_waits_for_worker(entry) && (!next || entry->boot_turn < next->boot_turn))
 			next = entry;
 	}
@@ -164,7 +165,7 @@ static void boots_start_waiting(struct spawner *spawner)
 	struct error error;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
 		working += boots_is_booting(&spawner->entries[i]) && spawner->entries[i].worker > 0;
-	for (struct entry *entry; working < most && (entry = boot_next_waiting(spawner));
+	for (struct guest_entry *entry; working < most && (entry = boot_next_waiting(spawner));
 	     working++) {
 		if (worker_boot(spawner, entry, &error) < 0)
 			boot_failed(spawner, entry, &error);
@@ -173,8 +174,8 @@ static void boots_start_waiting(struct spawner *spawner)
 	}
 }
 
-static void boot_enqueue(struct spawner *spawner, struct entry *entry, struct boot_order *order,
-			 uint32_t request)
+static void boot_enqueue(struct spawner *spawner, struct guest_entry *entry,
+			 struct boot_order *order, uint32_t request)
 {
 	entry->order = order;
 	entry->state = ENTRY_BOOTING;
@@ -191,7 +192,7 @@ static void boot_enqueue(struct spawner *spawner, struct entry *entry, struct bo
 
 void boots_take_result(struct spawner *spawner, uint32_t slot)
 {
-	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
+	struct guest_entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
 	struct work_result result;
 	struct error error;
 	if (!entry || entry->worker_socket < 0)
@@ -221,7 +222,7 @@ void boots_take_result(struct spawner *spawner, uint32_t slot)
 	list_answer_when_settled(spawner);
 }
 
-void boots_check_timeout(struct spawner *spawner UNUSED, struct entry *entry)
+void boots_check_timeout(struct spawner *spawner UNUSED, struct guest_entry *entry)
 {
 	if (clock_monotonic() < entry->check_at)
 		return;
@@ -239,7 +240,7 @@ void boots_check_timeout(struct spawner *spawner UNUSED, struct entry *entry)
 /* Writes "SLOT TIER" in the sandbox's directory before anything else of it exists, so that
  * leftovers of a crash are found by that directory. A third word, "pooled", marks a member of
  * the daemon's pool. */
-static int slot_file_write(int directory, const struct entry *entry)
+static int slot_file_write(int directory, const struct guest_entry *entry)
 {
 	char text[64];
 	CLOSE_FD int fd =
@@ -254,7 +255,7 @@ static int slot_file_write(int directory, const struct entry *entry)
 	return result;
 }
 
-int boots_mark_owned(struct spawner *spawner, struct entry *entry, struct error *error)
+int boots_mark_owned(struct spawner *spawner, struct guest_entry *entry, struct error *error)
 {
 	char path[SPAWNER_PATH_MAX];
 	int result = guests_path(spawner, "sandboxes", &entry->guest.id, path);
@@ -271,7 +272,8 @@ int boots_mark_owned(struct spawner *spawner, struct entry *entry, struct error 
 	return 0;
 }
 
-static int sandbox_directory_make(struct spawner *spawner, struct entry *entry, struct error *error)
+static int sandbox_directory_make(struct spawner *spawner, struct guest_entry *entry,
+				  struct error *error)
 {
 	char path[SPAWNER_PATH_MAX];
 	if (guests_path(spawner, "sandboxes", &entry->guest.id, path) < 0)
@@ -290,15 +292,15 @@ static int sandbox_directory_make(struct spawner *spawner, struct entry *entry, 
 			       "writing the sandbox's slot");
 }
 
-static struct entry *entry_claim(struct spawner *spawner, const struct id *id, enum tier tier)
+static struct guest_entry *entry_claim(struct spawner *spawner, const struct id *id, enum tier tier)
 {
 	size_t slot = 0;
 	while (slot < UID_BLOCK_SLOTS && spawner->entries[slot].state != ENTRY_FREE)
 		slot++;
 	if (slot == UID_BLOCK_SLOTS)
 		return NULL;
-	struct entry *entry = &spawner->entries[slot];
-	*entry = (struct entry)ENTRY_NONE;
+	struct guest_entry *entry = &spawner->entries[slot];
+	*entry = (struct guest_entry)ENTRY_NONE;
 	entry->driver = spawner->driver_of(tier);
 	entry->guest.id = *id;
 	entry->guest.tier = tier;
@@ -318,7 +320,7 @@ int boots_create(struct spawner *spawner, const struct id *id, const struct spaw
 				 "the configuration allows no more sandboxes "
 				 "([sandbox] count_max %u and [pool] max %u)",
 				 spawner->config.sandboxes_max, spawner->config.pool_max);
-	struct entry *entry = entry_claim(spawner, id, (enum tier)create->tier);
+	struct guest_entry *entry = entry_claim(spawner, id, (enum tier)create->tier);
 	if (!entry)
 		return error_set(error, ERROR_BUSY,
 				 "all %d uid ranges of this instance are in use: remove a sandbox",
@@ -330,8 +332,9 @@ int boots_create(struct spawner *spawner, const struct id *id, const struct spaw
 	return 1;
 }
 
-int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn_create *create,
-		struct mount *mounts, uint32_t request, struct error *error)
+int boots_start(struct spawner *spawner, struct guest_entry *entry,
+		const struct spawn_create *create, struct mount *mounts, uint32_t request,
+		struct error *error)
 {
 	const char *id = entry->guest.id.text;
 	if (entry->state == ENTRY_DYING)
@@ -348,7 +351,7 @@ int boots_start(struct spawner *spawner, struct entry *entry, const struct spawn
 
 /* ---- Boots that are aborted. */
 
-void boots_abort(struct spawner *spawner, struct entry *entry, bool destroy)
+void boots_abort(struct spawner *spawner, struct guest_entry *entry, bool destroy)
 {
 	struct error error;
 	entry->end_requested = true;
@@ -367,7 +370,7 @@ void boots_forget_requests(struct spawner *spawner)
 	struct error error;
 	spawner->list_request = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		entry->boot_request = 0;
 		if (!boot_waits_for_worker(entry))
 			continue;

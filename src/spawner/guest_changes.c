@@ -72,12 +72,12 @@ static const struct {
 			       "its memory limit is being enforced"},
 };
 
-bool changes_is_running(const struct entry *entry)
+bool changes_is_running(const struct guest_entry *entry)
 {
 	return entry->change.kind != CHANGE_NONE;
 }
 
-static int worker_start(struct spawner *spawner, struct entry *entry, struct error *error)
+static int worker_start(struct spawner *spawner, struct guest_entry *entry, struct error *error)
 {
 	struct guest_change *change = &entry->change;
 	int socket;
@@ -104,7 +104,7 @@ static int worker_start(struct spawner *spawner, struct entry *entry, struct err
 	return 0;
 }
 
-static int guest_change_begin(struct spawner *spawner, struct entry *entry,
+static int guest_change_begin(struct spawner *spawner, struct guest_entry *entry,
 			      const struct guest_change *wish, struct error *error)
 {
 	/* No request waits for the memory limit to be enforced. So this is stopped, and begun
@@ -126,19 +126,19 @@ static int guest_change_begin(struct spawner *spawner, struct entry *entry,
 	return 1;
 }
 
-int changes_set_limits(struct spawner *spawner, struct entry *entry, const struct limits *limits,
-		       uint32_t request, struct error *error)
+int changes_set_limits(struct spawner *spawner, struct guest_entry *entry,
+		       const struct limits *limits, uint32_t request, struct error *error)
 {
 	struct guest_change change = {.kind = CHANGE_LIMITS, .limits = *limits, .request = request};
 	return guest_change_begin(spawner, entry, &change, error);
 }
 
-static bool guest_is_paused(const struct entry *entry)
+static bool guest_is_paused(const struct guest_entry *entry)
 {
 	return entry->guest.frozen && entry->state == ENTRY_RUNNING;
 }
 
-int changes_reclaim(struct spawner *spawner, struct entry *entry, uint32_t request,
+int changes_reclaim(struct spawner *spawner, struct guest_entry *entry, uint32_t request,
 		    struct error *error)
 {
 	struct guest_change change = {.kind = CHANGE_RECLAIM, .request = request};
@@ -152,13 +152,13 @@ int changes_reclaim(struct spawner *spawner, struct entry *entry, uint32_t reque
 	return guest_change_begin(spawner, entry, &change, error);
 }
 
-int changes_enforce_memory(struct spawner *spawner, struct entry *entry, struct error *error)
+int changes_enforce_memory(struct spawner *spawner, struct guest_entry *entry, struct error *error)
 {
 	struct guest_change change = {.kind = CHANGE_ENFORCE_MEMORY};
 	return guest_change_begin(spawner, entry, &change, error);
 }
 
-static void guest_change_answer(struct spawner *spawner, const struct entry *entry,
+static void guest_change_answer(struct spawner *spawner, const struct guest_entry *entry,
 				struct guest_change *change, const struct change_result *result)
 {
 	struct spawn_message reply = {
@@ -180,7 +180,7 @@ static void guest_change_answer(struct spawner *spawner, const struct entry *ent
 
 /* Begins the change that waited for the worker to end. Memory events that arrived meanwhile are
  * checked now. */
-static void guest_change_begin_next(struct spawner *spawner, struct entry *entry)
+static void guest_change_begin_next(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct guest_change wish = entry->next_change;
 	struct change_result result = {.result = -1};
@@ -201,7 +201,7 @@ static void guest_change_begin_next(struct spawner *spawner, struct entry *entry
 }
 
 /* The worker sent no result: it was killed or crashed. Limits may be half changed. */
-static void guest_change_worker_lost(struct spawner *spawner, struct entry *entry)
+static void guest_change_worker_lost(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct change_result result = {.result = -1};
 	enum change_kind kind = entry->change.kind;
@@ -236,7 +236,7 @@ static void guest_change_worker_lost(struct spawner *spawner, struct entry *entr
 
 void changes_take_result(struct spawner *spawner, uint32_t slot)
 {
-	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
+	struct guest_entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
 	struct change_result result;
 	if (!entry || entry->change.socket < 0)
 		return;
@@ -264,7 +264,7 @@ void changes_take_result(struct spawner *spawner, uint32_t slot)
 	guest_change_begin_next(spawner, entry);
 }
 
-void changes_stop(struct entry *entry)
+void changes_stop(struct guest_entry *entry)
 {
 	if (entry->change.worker <= 0)
 		return;
@@ -272,7 +272,7 @@ void changes_stop(struct entry *entry)
 	kill(entry->change.worker, SIGKILL);
 }
 
-void changes_check_timeout(struct spawner *spawner, struct entry *entry)
+void changes_check_timeout(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct guest_change *change = &entry->change;
 	if (change->stopped || clock_monotonic() < change->until) {

@@ -36,16 +36,16 @@ int guests_path(const struct spawner *spawner, const char *below, const struct i
 }
 
 /* Whether the daemon may know of it. */
-static bool entry_is_visible(const struct entry *entry)
+static bool entry_is_visible(const struct guest_entry *entry)
 {
 	return entry->state != ENTRY_FREE && entry->state != ENTRY_ERASING &&
 	       !(entry->unreported && entry->erase_files);
 }
 
-struct entry *guests_find(struct spawner *spawner, const struct id *id)
+struct guest_entry *guests_find(struct spawner *spawner, const struct id *id)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		if (entry_is_visible(entry) && id_equal(&entry->guest.id, id))
 			return entry;
 	}
@@ -55,7 +55,7 @@ struct entry *guests_find(struct spawner *spawner, const struct id *id)
 bool guests_id_in_use(struct spawner *spawner, const struct id *id)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		const struct entry *entry = &spawner->entries[i];
+		const struct guest_entry *entry = &spawner->entries[i];
 		if (entry->state != ENTRY_FREE && id_equal(&entry->guest.id, id))
 			return true;
 	}
@@ -70,7 +70,7 @@ uint32_t guests_count(const struct spawner *spawner)
 	return count;
 }
 
-bool guests_is_running(const struct entry *entry)
+bool guests_is_running(const struct guest_entry *entry)
 {
 	return entry->state == ENTRY_RUNNING || entry->state == ENTRY_FREEZING ||
 	       entry->state == ENTRY_THAWING;
@@ -83,7 +83,7 @@ bool guests_id_known(struct spawner *spawner, const struct id *id)
 	       access(path, F_OK) == 0;
 }
 
-int guests_watch(struct spawner *spawner, struct entry *entry, struct error *error)
+int guests_watch(struct spawner *spawner, struct guest_entry *entry, struct error *error)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u64 = LOOP_GUEST | entry->guest.slot};
 	if (epoll_ctl(spawner->epoll, EPOLL_CTL_ADD, entry->guest.init.pidfd, &event) < 0)
@@ -95,22 +95,22 @@ int guests_watch(struct spawner *spawner, struct entry *entry, struct error *err
 
 /* ---- Transitions under way, and the requests that wait for them. */
 
-void guests_check_later(struct spawner *spawner, struct entry *entry, int64_t at)
+void guests_check_later(struct spawner *spawner, struct guest_entry *entry, int64_t at)
 {
 	entry->check_at = at;
 	if (spawner->check_at == 0 || at < spawner->check_at)
 		spawner->check_at = at;
 }
 
-static int64_t state_timeout(const struct spawner *spawner, enum entry_state state)
+static int64_t state_timeout(const struct spawner *spawner, enum guest_entry_state state)
 {
 	if (state == ENTRY_DYING)
 		return spawner->end_timeout ? spawner->end_timeout : END_TIMEOUT;
 	return spawner->freeze_timeout ? spawner->freeze_timeout : FREEZE_TIMEOUT;
 }
 
-static void entry_begin_transition(struct spawner *spawner, struct entry *entry,
-				   enum entry_state state)
+static void entry_begin_transition(struct spawner *spawner, struct guest_entry *entry,
+				   enum guest_entry_state state)
 {
 	int64_t now = clock_monotonic();
 	entry->state = state;
@@ -119,7 +119,7 @@ static void entry_begin_transition(struct spawner *spawner, struct entry *entry,
 	guests_check_later(spawner, entry, now + CHECK_FIRST);
 }
 
-static int waiting_request_add(struct entry *entry, uint32_t request, struct error *error)
+static int waiting_request_add(struct guest_entry *entry, uint32_t request, struct error *error)
 {
 	if (entry->waiting_count == ENTRY_WAITING_MAX)
 		return error_set(error, ERROR_BUSY, "%d requests wait for sandbox %s already",
@@ -129,7 +129,7 @@ static int waiting_request_add(struct entry *entry, uint32_t request, struct err
 }
 
 /* Gives all waiting requests the same answer; error NULL: success. */
-static void waiting_requests_answer(struct spawner *spawner, struct entry *entry,
+static void waiting_requests_answer(struct spawner *spawner, struct guest_entry *entry,
 				    const struct error *error)
 {
 	struct spawn_message reply = {.type = SPAWN_REPLY, .sandbox = entry->guest.id};
@@ -148,7 +148,7 @@ static void waiting_requests_answer(struct spawner *spawner, struct entry *entry
 
 /* ---- Ending. */
 
-void guests_forget_process(struct spawner *spawner, struct entry *entry)
+void guests_forget_process(struct spawner *spawner, struct guest_entry *entry)
 {
 	int pidfd = entry->guest.init.pidfd;
 	if (pidfd >= 0) {
@@ -167,7 +167,7 @@ void guests_forget_process(struct spawner *spawner, struct entry *entry)
 }
 
 /* Only its files are left. */
-static void guest_ended(struct spawner *spawner, struct entry *entry)
+static void guest_ended(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct spawn_message message = {
 	    .type = SPAWN_ENDED,
@@ -194,7 +194,7 @@ static void guest_ended(struct spawner *spawner, struct entry *entry)
 
 /* Reads the final counters of its cgroups, which are removed next. Disk usage is only known
  * while it lives and was read before the kill. */
-static void guest_count_last(struct spawner *spawner, struct entry *entry)
+static void guest_count_last(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct spawn_counters last, *kept = &entry->counters;
 	struct error ignored;
@@ -209,7 +209,7 @@ static void guest_count_last(struct spawner *spawner, struct entry *entry)
 	*kept = last;
 }
 
-static void guest_continue_dying(struct spawner *spawner, struct entry *entry)
+static void guest_continue_dying(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct error error;
 	/* When the init ends, all its processes have ended (driver.h). */
@@ -230,7 +230,7 @@ static void guest_continue_dying(struct spawner *spawner, struct entry *entry)
 }
 
 /* Requests that wait for a pause or resume fail. */
-static void guest_begin_dying(struct spawner *spawner, struct entry *entry)
+static void guest_begin_dying(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct error error;
 	error_set(&error, ERROR_CONFLICT, "sandbox %s is ending", entry->guest.id.text);
@@ -241,13 +241,13 @@ static void guest_begin_dying(struct spawner *spawner, struct entry *entry)
 	entry_begin_transition(spawner, entry, ENTRY_DYING);
 }
 
-void guests_finish_dying(struct spawner *spawner, struct entry *entry)
+void guests_finish_dying(struct spawner *spawner, struct guest_entry *entry)
 {
 	guest_begin_dying(spawner, entry);
 	guest_continue_dying(spawner, entry);
 }
 
-void guests_discard_boot(struct spawner *spawner, struct entry *entry, bool erase)
+void guests_discard_boot(struct spawner *spawner, struct guest_entry *entry, bool erase)
 {
 	struct error error;
 	if (entry->driver->kill(&spawner->host, &entry->guest, &error) < 0)
@@ -263,7 +263,7 @@ void guests_discard_boot(struct spawner *spawner, struct entry *entry, bool eras
 	guest_continue_dying(spawner, entry);
 }
 
-int guests_stop(struct spawner *spawner, struct entry *entry, bool destroy, uint32_t request,
+int guests_stop(struct spawner *spawner, struct guest_entry *entry, bool destroy, uint32_t request,
 		struct error *error)
 {
 	if (entry->state == ENTRY_STOPPED)
@@ -294,7 +294,7 @@ int guests_stop(struct spawner *spawner, struct entry *entry, bool destroy, uint
 
 void guests_check_process(struct spawner *spawner, uint32_t slot)
 {
-	struct entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
+	struct guest_entry *entry = slot < UID_BLOCK_SLOTS ? &spawner->entries[slot] : NULL;
 	struct error error;
 	/* The event may be stale: this iteration may have handled the end already. */
 	if (!entry || entry->guest.init.pidfd < 0 || process_alive(&entry->guest.init))
@@ -314,7 +314,7 @@ void guests_check_process(struct spawner *spawner, uint32_t slot)
 
 /* ---- Pausing. */
 
-static void guest_return_to_running(struct spawner *spawner, struct entry *entry,
+static void guest_return_to_running(struct spawner *spawner, struct guest_entry *entry,
 				    const struct error *error)
 {
 	entry->state = ENTRY_RUNNING;
@@ -325,7 +325,7 @@ static void guest_return_to_running(struct spawner *spawner, struct entry *entry
 }
 
 /* A pause that fails is undone, so that the state matches what the daemon knows. */
-static void freeze_undo(struct spawner *spawner, struct entry *entry)
+static void freeze_undo(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct error error;
 	int result = entry->driver->freeze(&spawner->host, &entry->guest, false, &error);
@@ -337,7 +337,8 @@ static void freeze_undo(struct spawner *spawner, struct entry *entry)
 		entry_begin_transition(spawner, entry, ENTRY_THAWING);
 }
 
-static void freeze_failed(struct spawner *spawner, struct entry *entry, const struct error *error)
+static void freeze_failed(struct spawner *spawner, struct guest_entry *entry,
+			  const struct error *error)
 {
 	waiting_requests_answer(spawner, entry, error);
 	if (entry->state == ENTRY_FREEZING)
@@ -346,7 +347,7 @@ static void freeze_failed(struct spawner *spawner, struct entry *entry, const st
 		guest_return_to_running(spawner, entry, NULL);
 }
 
-static void freeze_continue(struct spawner *spawner, struct entry *entry)
+static void freeze_continue(struct spawner *spawner, struct guest_entry *entry)
 {
 	bool frozen = entry->state == ENTRY_FREEZING;
 	struct error error;
@@ -359,10 +360,10 @@ static void freeze_continue(struct spawner *spawner, struct entry *entry)
 	}
 }
 
-int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uint32_t request,
+int guests_freeze(struct spawner *spawner, struct guest_entry *entry, bool frozen, uint32_t request,
 		  struct error *error)
 {
-	enum entry_state wish = frozen ? ENTRY_FREEZING : ENTRY_THAWING;
+	enum guest_entry_state wish = frozen ? ENTRY_FREEZING : ENTRY_THAWING;
 	if (entry->state == wish)
 		return waiting_request_add(entry, request, error);
 	if (!frozen) {
@@ -396,7 +397,7 @@ int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen, uin
 
 /* ---- Periodic checks of transitions under way. */
 
-static void transition_timed_out(struct spawner *spawner, struct entry *entry)
+static void transition_timed_out(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct error error;
 	entry->answer_by = 0;
@@ -415,7 +416,7 @@ static void transition_timed_out(struct spawner *spawner, struct entry *entry)
 	waiting_requests_answer(spawner, entry, &error);
 }
 
-static void entry_check(struct spawner *spawner, struct entry *entry)
+static void entry_check(struct spawner *spawner, struct guest_entry *entry)
 {
 	int64_t before = clock_monotonic();
 	if (boots_is_booting(entry)) {
@@ -450,7 +451,7 @@ void guests_check_due(struct spawner *spawner)
 		return;
 	spawner->check_at = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		if (entry->check_at != 0 && entry->check_at <= now)
 			entry_check(spawner, entry);
 		if (entry->check_at != 0)
@@ -464,7 +465,7 @@ void guests_forget_requests(struct spawner *spawner)
 	for (size_t i = 0; i < TIER_COUNT; i++)
 		spawner->probes[i].waiting_count = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		entry->waiting_count = 0;
 		entry->change.request = entry->next_change.request = 0;
 		if (entry->state == ENTRY_FREEZING)

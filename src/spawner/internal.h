@@ -62,9 +62,9 @@ struct guest_change {
 };
 #define CHANGE_IDLE ((struct guest_change){.kind = CHANGE_NONE, .socket = -1})
 
-/* One sandbox. Its index is its slot. */
-struct entry {
-	enum entry_state {
+/* The spawner's entry of one sandbox. Its index in the table is the sandbox's slot. */
+struct guest_entry {
+	enum guest_entry_state {
 		ENTRY_FREE = 0,
 		ENTRY_STOPPED, /* has files and no process */
 		ENTRY_RUNNING,
@@ -149,7 +149,7 @@ struct spawner {
 	const struct jail *jail; /* host_jail, except in tests */
 	uint64_t programs_hash;  /* of the init of new boots and of this program, by content */
 	char rootfs_digest[ROOTFS_DIGEST_TEXT]; /* of ROOTFS_HOST; "" if it could not be prepared */
-	struct entry entries[UID_BLOCK_SLOTS];
+	struct guest_entry entries[UID_BLOCK_SLOTS];
 	struct probe probes[TIER_COUNT];
 	uint64_t boot_turns;
 	uint32_t list_request;   /* waits until no boot is under way; 0: none */
@@ -236,38 +236,38 @@ void daemon_child_drop(struct spawner *spawner, const char *why);
 void daemon_child_ended(struct spawner *spawner, int status);
 
 /* guests.c */
-struct entry *guests_find(struct spawner *spawner, const struct id *id);
+struct guest_entry *guests_find(struct spawner *spawner, const struct id *id);
 /* All but those that are being erased. */
 uint32_t guests_count(const struct spawner *spawner);
 /* Whether it runs. One that is dying does not. */
-bool guests_is_running(const struct entry *entry);
+bool guests_is_running(const struct guest_entry *entry);
 /* Whether the id is in the table, or has files that could not be read. */
 bool guests_id_known(struct spawner *spawner, const struct id *id);
 /* Whether the id is used by anything of ours: a sandbox, its cgroups, one that is being erased. */
 bool guests_id_in_use(struct spawner *spawner, const struct id *id);
 /* Ends its processes, and erases its files afterwards if `destroy`. 0: it had none, and nothing
  * is erased; 1: `request` is answered when it has ended. */
-NODISCARD int guests_stop(struct spawner *spawner, struct entry *entry, bool destroy,
+NODISCARD int guests_stop(struct spawner *spawner, struct guest_entry *entry, bool destroy,
 			  uint32_t request, struct error *error);
 /* 0: done; 1: `request` is answered when it is done. */
-NODISCARD int guests_freeze(struct spawner *spawner, struct entry *entry, bool frozen,
+NODISCARD int guests_freeze(struct spawner *spawner, struct guest_entry *entry, bool frozen,
 			    uint32_t request, struct error *error);
 /* Its processes are gone or were killed: it becomes STOPPED when nothing of them is left on the
  * host. */
-void guests_finish_dying(struct spawner *spawner, struct entry *entry);
+void guests_finish_dying(struct spawner *spawner, struct guest_entry *entry);
 /* Kills what a failed boot left, and erases its files if `erase`. */
-void guests_discard_boot(struct spawner *spawner, struct entry *entry, bool erase);
+void guests_discard_boot(struct spawner *spawner, struct guest_entry *entry, bool erase);
 /* The loop checks it again at that time. */
-void guests_check_later(struct spawner *spawner, struct entry *entry, int64_t at);
+void guests_check_later(struct spawner *spawner, struct guest_entry *entry, int64_t at);
 /* Reaps the process if it is our child, and stops watching it. */
-void guests_forget_process(struct spawner *spawner, struct entry *entry);
+void guests_forget_process(struct spawner *spawner, struct guest_entry *entry);
 /* The pidfd of the process that represents a sandbox has become readable. */
 void guests_check_process(struct spawner *spawner, uint32_t slot);
 /* Checks all entries that are due. */
 void guests_check_due(struct spawner *spawner);
 /* The daemon is gone: drops the requests that wait, and undoes pauses under way. */
 void guests_forget_requests(struct spawner *spawner);
-NODISCARD int guests_watch(struct spawner *spawner, struct entry *entry, struct error *error);
+NODISCARD int guests_watch(struct spawner *spawner, struct guest_entry *entry, struct error *error);
 NODISCARD int guests_path(const struct spawner *spawner, const char *below, const struct id *id,
 			  char path[SPAWNER_PATH_MAX]);
 
@@ -276,48 +276,49 @@ NODISCARD int guests_path(const struct spawner *spawner, const char *below, cons
 NODISCARD int boots_create(struct spawner *spawner, const struct id *id,
 			   const struct spawn_create *create, struct mount *mounts,
 			   uint32_t request, struct error *error);
-NODISCARD int boots_start(struct spawner *spawner, struct entry *entry,
+NODISCARD int boots_start(struct spawner *spawner, struct guest_entry *entry,
 			  const struct spawn_create *create, struct mount *mounts, uint32_t request,
 			  struct error *error);
 /* The sandbox has an owner now: notes that in its `slot` file. */
-NODISCARD int boots_mark_owned(struct spawner *spawner, struct entry *entry, struct error *error);
-bool boots_is_booting(const struct entry *entry);
+NODISCARD int boots_mark_owned(struct spawner *spawner, struct guest_entry *entry,
+			       struct error *error);
+bool boots_is_booting(const struct guest_entry *entry);
 uint32_t boots_count(const struct spawner *spawner);
 /* A worker's socket has become readable. */
 void boots_take_result(struct spawner *spawner, uint32_t slot);
 /* Kills a worker that takes too long. */
-void boots_check_timeout(struct spawner *spawner, struct entry *entry);
+void boots_check_timeout(struct spawner *spawner, struct guest_entry *entry);
 /* Ends a sandbox that is being booted, as soon as possible. */
-void boots_abort(struct spawner *spawner, struct entry *entry, bool destroy);
-void boots_forget_order(struct entry *entry);
+void boots_abort(struct spawner *spawner, struct guest_entry *entry, bool destroy);
+void boots_forget_order(struct guest_entry *entry);
 /* Orders that no worker has begun are dropped; the others have no request to answer any more. */
 void boots_forget_requests(struct spawner *spawner);
 
 /* guest_changes.c. The first two return 1: `request` is answered when it is done. */
-NODISCARD int changes_set_limits(struct spawner *spawner, struct entry *entry,
+NODISCARD int changes_set_limits(struct spawner *spawner, struct guest_entry *entry,
 				 const struct limits *limits, uint32_t request,
 				 struct error *error);
-NODISCARD int changes_reclaim(struct spawner *spawner, struct entry *entry, uint32_t request,
+NODISCARD int changes_reclaim(struct spawner *spawner, struct guest_entry *entry, uint32_t request,
 			      struct error *error);
 /* Has no request, and yields to the other changes. */
-NODISCARD int changes_enforce_memory(struct spawner *spawner, struct entry *entry,
+NODISCARD int changes_enforce_memory(struct spawner *spawner, struct guest_entry *entry,
 				     struct error *error);
-bool changes_is_running(const struct entry *entry);
+bool changes_is_running(const struct guest_entry *entry);
 /* Kills its worker; the loop is told of its end. */
-void changes_stop(struct entry *entry);
+void changes_stop(struct guest_entry *entry);
 /* Kills a worker that takes too long. */
-void changes_check_timeout(struct spawner *spawner, struct entry *entry);
+void changes_check_timeout(struct spawner *spawner, struct guest_entry *entry);
 /* A worker's socket has become readable. */
 void changes_take_result(struct spawner *spawner, uint32_t slot);
 
 /* memory_limit.c */
-void memory_limit_watch(struct spawner *spawner, struct entry *entry);
-void memory_limit_unwatch(struct spawner *spawner, struct entry *entry);
+void memory_limit_watch(struct spawner *spawner, struct guest_entry *entry);
+void memory_limit_unwatch(struct spawner *spawner, struct guest_entry *entry);
 /* Whether it uses more memory than its limit; if so, begins to enforce the limit. Also called
  * every few seconds with all counters, for kernels that send no event. */
-void memory_limit_check(struct spawner *spawner, struct entry *entry);
+void memory_limit_check(struct spawner *spawner, struct guest_entry *entry);
 /* Enforcing failed: it is retried, but not at once. */
-void memory_limit_note_failure(struct entry *entry, const char *why);
+void memory_limit_note_failure(struct guest_entry *entry, const char *why);
 /* The descriptor of memory_limit_watch() has an event. */
 void memory_limit_take_event(struct spawner *spawner, uint32_t slot);
 
@@ -329,10 +330,10 @@ pid_t worker_fork(struct spawner *spawner, int *socket);
  * and *socket closed. */
 NODISCARD int worker_watch(struct spawner *spawner, pid_t worker, int *socket, uint64_t data,
 			   const char *doing, struct error *error);
-NODISCARD int worker_boot(struct spawner *spawner, struct entry *entry, struct error *error);
+NODISCARD int worker_boot(struct spawner *spawner, struct guest_entry *entry, struct error *error);
 /* Its result, with its descriptors; -EPIPE: it ended without one. The worker is forgotten either
  * way. */
-NODISCARD int worker_receive_boot(struct spawner *spawner, struct entry *entry,
+NODISCARD int worker_receive_boot(struct spawner *spawner, struct guest_entry *entry,
 				  struct work_result *ret_result);
 NODISCARD int worker_probe(struct spawner *spawner, enum tier tier, struct error *error);
 void worker_take_probe(struct spawner *spawner, enum tier tier);
@@ -350,7 +351,7 @@ void adopt_sweep_cgroups(struct spawner *spawner);
 
 /* trash.c */
 /* Moves the files of a stopped and released sandbox to the trash and begins to erase them. */
-void trash_move_entry(struct spawner *spawner, struct entry *entry);
+void trash_move_entry(struct spawner *spawner, struct guest_entry *entry);
 /* Moves files that belong to no sandbox. */
 void trash_move_files(struct spawner *spawner, const char *name);
 /* Erases everything in the trash, in a child. */

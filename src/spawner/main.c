@@ -30,13 +30,13 @@ struct spawner *spawner_new(const struct config *config)
 	spawner->epoll = spawner->signals = spawner->socket = -1;
 	spawner->uid_block = -1;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++)
-		spawner->entries[i] = (struct entry)ENTRY_NONE;
+		spawner->entries[i] = (struct guest_entry)ENTRY_NONE;
 	for (size_t i = 0; i < TIER_COUNT; i++)
 		spawner->probes[i].socket = -1;
 	return spawner;
 }
 
-static void entry_done(struct spawner *spawner, struct entry *entry)
+static void entry_done(struct spawner *spawner, struct guest_entry *entry)
 {
 	boots_forget_order(entry);
 	process_done(&entry->guest.init);

@@ -14,7 +14,7 @@
 /* Without events the metering checks again after this time. */
 #define RETRY_PAUSE (2 * NSEC_PER_SEC)
 
-void memory_limit_watch(struct spawner *spawner, struct entry *entry)
+void memory_limit_watch(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct epoll_event event = {.events = EPOLLPRI,
 				    .data.u64 = LOOP_MEMORY | entry->guest.slot};
@@ -33,7 +33,7 @@ void memory_limit_watch(struct spawner *spawner, struct entry *entry)
 			    entry->guest.id.text, strerror(-events));
 }
 
-void memory_limit_unwatch(struct spawner *spawner, struct entry *entry)
+void memory_limit_unwatch(struct spawner *spawner, struct guest_entry *entry)
 {
 	/* A worker may have a copy of the descriptor, so closing it does not remove it from the
 	 * epoll. */
@@ -42,13 +42,13 @@ void memory_limit_unwatch(struct spawner *spawner, struct entry *entry)
 	fd_close(&entry->memory_events);
 }
 
-void memory_limit_note_failure(struct entry *entry, const char *why)
+void memory_limit_note_failure(struct guest_entry *entry, const char *why)
 {
 	entry->memory_retry_at = clock_monotonic() + RETRY_PAUSE;
 	log_warning("sandbox %s exceeds its memory limit: %s", entry->guest.id.text, why);
 }
 
-void memory_limit_check(struct spawner *spawner, struct entry *entry)
+void memory_limit_check(struct spawner *spawner, struct guest_entry *entry)
 {
 	struct error error;
 	if (entry->memory_events < 0)

@@ -14,7 +14,8 @@ struct daemon_request {
 	struct spawn_message *message;
 	const int *fds;
 	size_t fd_count;
-	struct entry *entry; /* of message->sandbox, where the table requires an existing one */
+	/* Of message->sandbox, where the table requires an existing one. */
+	struct guest_entry *entry;
 	struct spawn_message *reply;
 };
 
@@ -72,7 +73,7 @@ static int request_kill(struct daemon_request *request, struct error *error)
 static int request_destroy(struct daemon_request *request, struct error *error)
 {
 	struct spawner *spawner = request->spawner;
-	struct entry *entry = request->entry;
+	struct guest_entry *entry = request->entry;
 	int result = guests_stop(spawner, entry, true, request->message->request, error);
 	if (result < 0)
 		return -1;
@@ -85,7 +86,7 @@ static int request_destroy(struct daemon_request *request, struct error *error)
 	return 0;
 }
 
-static int entry_check_running(const struct entry *entry, struct error *error)
+static int entry_check_running(const struct guest_entry *entry, struct error *error)
 {
 	if (guests_is_running(entry))
 		return 0;
@@ -122,7 +123,7 @@ static int request_thaw(struct daemon_request *request, struct error *error)
 
 static int request_set_limits(struct daemon_request *request, struct error *error)
 {
-	struct entry *entry = request->entry;
+	struct guest_entry *entry = request->entry;
 	const struct limits *limits = &request->message->limits;
 	if (validate_limits(request->spawner, limits, error) < 0 ||
 	    entry_check_running(entry, error) < 0 ||
@@ -155,7 +156,7 @@ static void request_counters_of_all(struct daemon_request *request)
 					.request = request->message->request};
 	struct error ignored;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		if (!guests_is_running(entry) ||
 		    entry->driver->counters(&spawner->host, &entry->guest, &counted.counters,
 					    &ignored) < 0)
@@ -169,7 +170,7 @@ static void request_counters_of_all(struct daemon_request *request)
 
 static int request_counters(struct daemon_request *request, struct error *error)
 {
-	struct entry *entry = request->entry;
+	struct guest_entry *entry = request->entry;
 	if (!entry) {
 		request_counters_of_all(request);
 		return 0;
@@ -183,7 +184,7 @@ static int request_counters(struct daemon_request *request, struct error *error)
 void requests_list(struct spawner *spawner, uint32_t request)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		if (guests_find(spawner, &entry->guest.id) != entry)
 			continue;
 		/* The daemon now knows that it runs, so it must be told of its end. */

@@ -65,7 +65,7 @@ static pid_t eraser_fork(void)
 	return 0;
 }
 
-static void eraser_start(struct spawner *spawner, struct entry *entry)
+static void eraser_start(struct spawner *spawner, struct guest_entry *entry)
 {
 	pid_t child = eraser_fork();
 	if (child == 0) {
@@ -76,7 +76,7 @@ static void eraser_start(struct spawner *spawner, struct entry *entry)
 		/* The next start empties the trash. */
 		log_warning("starting a process to erase %s: %s", entry->guest.id.text,
 			    strerror(errno));
-		*entry = (struct entry)ENTRY_NONE;
+		*entry = (struct guest_entry)ENTRY_NONE;
 		return;
 	}
 	entry->worker = child;
@@ -86,7 +86,7 @@ static void eraser_start(struct spawner *spawner, struct entry *entry)
 static void erasers_start(struct spawner *spawner)
 {
 	for (size_t i = 0; i < UID_BLOCK_SLOTS && spawner->worker_count < WORKERS_MAX; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		if (entry->state == ENTRY_ERASING && entry->worker == 0)
 			eraser_start(spawner, entry);
 	}
@@ -111,7 +111,7 @@ void trash_move_files(struct spawner *spawner, const char *name)
 	log_error("moving %s to the trash: %s", from, strerror(errno));
 }
 
-void trash_move_entry(struct spawner *spawner, struct entry *entry)
+void trash_move_entry(struct spawner *spawner, struct guest_entry *entry)
 {
 	trash_move_files(spawner, entry->guest.id.text);
 	process_done(&entry->guest.init);
@@ -149,7 +149,7 @@ void trash_wait(struct spawner *spawner)
 }
 
 /* The worker itself logs what fails, unless it is killed. */
-static bool eraser_reap(struct entry *entry)
+static bool eraser_reap(struct guest_entry *entry)
 {
 	int status = 0;
 	if (waitpid(entry->worker, &status, WNOHANG) == 0)
@@ -167,11 +167,11 @@ bool trash_reap(struct spawner *spawner)
 	if (spawner->trash_worker > 0 && waitpid(spawner->trash_worker, NULL, WNOHANG) > 0)
 		spawner->trash_worker = 0;
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		if (entry->state != ENTRY_ERASING || entry->worker == 0 || !eraser_reap(entry))
 			continue;
 		spawner->worker_count--;
-		*entry = (struct entry)ENTRY_NONE;
+		*entry = (struct guest_entry)ENTRY_NONE;
 		any = true;
 	}
 	if (any)

@@ -36,7 +36,7 @@ static void worker_close_inherited(struct spawner *spawner, int keep)
 	fd_close(&spawner->signals);
 	fd_close(&spawner->epoll);
 	for (size_t i = 0; i < UID_BLOCK_SLOTS; i++) {
-		struct entry *entry = &spawner->entries[i];
+		struct guest_entry *entry = &spawner->entries[i];
 		if (entry->worker_socket != keep)
 			fd_close(&entry->worker_socket);
 		if (entry->change.socket != keep)
@@ -87,7 +87,8 @@ int worker_watch(struct spawner *spawner, pid_t worker, int *socket, uint64_t da
 	return error_set_errno(error, error_kind_of_errno(saved), saved, "%s", doing);
 }
 
-static _Noreturn void worker_run_boot(struct spawner *spawner, struct entry *entry, int socket)
+static _Noreturn void worker_run_boot(struct spawner *spawner, struct guest_entry *entry,
+				      int socket)
 {
 	const struct boot_order *order = entry->order;
 	struct work_result result = {.guest = entry->guest};
@@ -100,7 +101,7 @@ static _Noreturn void worker_run_boot(struct spawner *spawner, struct entry *ent
 	_exit(fd_send(socket, &result, sizeof(result), &pidfd, pidfd >= 0) < 0);
 }
 
-int worker_boot(struct spawner *spawner, struct entry *entry, struct error *error)
+int worker_boot(struct spawner *spawner, struct guest_entry *entry, struct error *error)
 {
 	int socket;
 	pid_t worker = worker_fork(spawner, &socket);
@@ -118,7 +119,7 @@ int worker_boot(struct spawner *spawner, struct entry *entry, struct error *erro
 	return -1;
 }
 
-int worker_receive_boot(struct spawner *spawner, struct entry *entry,
+int worker_receive_boot(struct spawner *spawner, struct guest_entry *entry,
 			struct work_result *ret_result)
 {
 	int pidfd = -1;

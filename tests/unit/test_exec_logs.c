@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "core/core_private.h"
-#include "core/exec/logs.h"
+#include "core/exec/log_lines.h"
 #include "fake_host.h"
 #include "store/sqlite.h"
 #include "test.h"

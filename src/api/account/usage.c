@@ -1,6 +1,6 @@
 /* GET /v1/usage: the use of sandboxes and workspaces, summed over whole hours (UTC). The running
  * hour is counted first, so that the answer is up to date; then it is one query of the store. */
-#include "store/usage.h"
+#include "core/account/meter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,6 @@
 #include "api/routes.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "core/account/meter.h"
 
 #define USAGE_LIMIT_DEFAULT 100
 #define USAGE_LIMIT_MAX 1000

@@ -3,7 +3,6 @@
 
 #include "core/activity/activity.h"
 #include "edge/call.h"
-#include "store/activity.h"
 
 #define ACTIVITY_PAGE_DEFAULT 100
 #define ACTIVITY_PAGE_MAX 1000

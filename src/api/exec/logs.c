@@ -1,8 +1,8 @@
-/* GET .../logs: the output of a sandbox's commands, line by line (core/exec/logs.h): a page of
+/* GET .../logs: the output of a sandbox's commands, line by line (core/exec/log_lines.h): a page of
  * JSON, plain text, or, with follow=1, server-sent events until the client disconnects or the
  * sandbox ends. Reading neither wakes a sandbox nor counts as activity. Searching is done in pieces
  * (base/work.h), and the total per request is bounded. */
-#include "core/exec/logs.h"
+#include "core/exec/log_lines.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,29 +14,30 @@ static const char *const record_kinds[] = {
     [CODE_RECORD_END] = "end",
 };
 
-/* The next word of a line, without the blank behind it. */
-struct words {
+/* What is left to read of a line. */
+struct line_cursor {
 	const char *at, *end;
 };
 
-static bool line_next_word(struct words *words, char *to, size_t room)
+/* Its next word, without the blank behind it. */
+static bool line_next_word(struct line_cursor *line, char *to, size_t room)
 {
-	const char *blank = memchr(words->at, ' ', (size_t)(words->end - words->at));
-	const char *stop = blank ? blank : words->end;
-	size_t size = (size_t)(stop - words->at);
-	if (size == 0 || size >= room || memchr(words->at, '\0', size) ||
-	    (blank && blank + 1 == words->end))
+	const char *blank = memchr(line->at, ' ', (size_t)(line->end - line->at));
+	const char *stop = blank ? blank : line->end;
+	size_t size = (size_t)(stop - line->at);
+	if (size == 0 || size >= room || memchr(line->at, '\0', size) ||
+	    (blank && blank + 1 == line->end))
 		return false;
-	memcpy(to, words->at, size);
+	memcpy(to, line->at, size);
 	to[size] = '\0';
-	words->at = blank ? blank + 1 : words->end;
+	line->at = blank ? blank + 1 : line->end;
 	return true;
 }
 
-static bool line_next_number(struct words *words, uint64_t maximum, uint64_t *ret_number)
+static bool line_next_number(struct line_cursor *line, uint64_t maximum, uint64_t *ret_number)
 {
 	char text[24];
-	return line_next_word(words, text, sizeof(text)) &&
+	return line_next_word(line, text, sizeof(text)) &&
 	       text_to_u64(text, 0, maximum, ret_number) == 0;
 }
 
@@ -97,19 +98,19 @@ int code_record_parse(const char *data, size_t size, struct code_record *ret_rec
 	const char *end = memchr(data, '\n', size < CODE_HEADER_MAX ? size : CODE_HEADER_MAX);
 	if (!end)
 		return size < CODE_HEADER_MAX ? 0 : -EBADMSG;
-	struct words words = {data, end};
+	struct line_cursor line = {data, end};
 	struct code_record record = {0};
 	char kind[16];
 	uint64_t index, bytes;
-	if (!line_next_word(&words, kind, sizeof(kind)))
+	if (!line_next_word(&line, kind, sizeof(kind)))
 		return -EBADMSG;
 	for (size_t i = CODE_RECORD_READY; i <= CODE_RECORD_END; i++)
 		if (strcmp(kind, record_kinds[i]) == 0)
 			record.kind = (enum code_record_kind)i;
-	if (!record.kind || !line_next_number(&words, INT64_MAX, &record.cell) ||
-	    !line_next_number(&words, UINT32_MAX, &index) ||
-	    !line_next_word(&words, record.key, sizeof(record.key)) || !key_valid(record.key) ||
-	    !line_next_number(&words, size_max(record.kind), &bytes) || words.at != words.end)
+	if (!record.kind || !line_next_number(&line, INT64_MAX, &record.cell) ||
+	    !line_next_number(&line, UINT32_MAX, &index) ||
+	    !line_next_word(&line, record.key, sizeof(record.key)) || !key_valid(record.key) ||
+	    !line_next_number(&line, size_max(record.kind), &bytes) || line.at != line.end)
 		return -EBADMSG;
 	record.index = (uint32_t)index;
 	record.size = (uint32_t)bytes;

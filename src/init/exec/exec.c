@@ -466,7 +466,7 @@ void exec_send_list(void)
 
 /* A list of processes under construction: u32 count, then a pid and, if asked for, a name for
  * each. */
-struct naming {
+struct process_list {
 	struct writer writer;
 	uint32_t count;
 	bool names;
@@ -474,37 +474,37 @@ struct naming {
 
 static void process_write_name(void *data, pid_t pid, const char *command)
 {
-	struct naming *naming = data;
-	if (naming->count == LEFT_RUNNING_MAX)
+	struct process_list *list = data;
+	if (list->count == LEFT_RUNNING_MAX)
 		return;
-	write_u32(&naming->writer, (uint32_t)pid);
-	if (naming->names)
-		write_text(&naming->writer, command);
-	naming->count++;
+	write_u32(&list->writer, (uint32_t)pid);
+	if (list->names)
+		write_text(&list->writer, command);
+	list->count++;
 }
 
-static uint8_t naming_room[FRAME_HEADER_SIZE + 4 + LEFT_RUNNING_MAX * 32];
+static uint8_t process_list_room[FRAME_HEADER_SIZE + 4 + LEFT_RUNNING_MAX * 32];
 
 /* Writes the list behind room for a header; returns its size. */
 static size_t left_running_write(const struct exec *exec, bool names)
 {
-	struct naming naming = {.names = names};
-	naming.writer =
-	    writer_on(naming_room + FRAME_HEADER_SIZE, sizeof(naming_room) - FRAME_HEADER_SIZE);
-	write_u32(&naming.writer, 0);
+	struct process_list list = {.names = names};
+	list.writer = writer_on(process_list_room + FRAME_HEADER_SIZE,
+				sizeof(process_list_room) - FRAME_HEADER_SIZE);
+	write_u32(&list.writer, 0);
 	if (exec && exec->runner >= 0) {
 		scan_processes();
-		scan_each(runner_at((uint32_t)exec->runner)->pid, process_write_name, &naming);
+		scan_each(runner_at((uint32_t)exec->runner)->pid, process_write_name, &list);
 	}
-	struct writer count = writer_on(naming_room + FRAME_HEADER_SIZE, 4);
-	write_u32(&count, naming.count);
-	return naming.writer.size;
+	struct writer count = writer_on(process_list_room + FRAME_HEADER_SIZE, 4);
+	write_u32(&count, list.count);
+	return list.writer.size;
 }
 
 void exec_send_left_running_names(uint64_t key)
 {
 	size_t size = left_running_write(exec_find(key), true);
-	connection_send(FRAME_LEFT_RUNNING, key, naming_room + FRAME_HEADER_SIZE, size);
+	connection_send(FRAME_LEFT_RUNNING, key, process_list_room + FRAME_HEADER_SIZE, size);
 }
 
 /* A command line is in the memory of its process, and reading it can wait for that process. So a
@@ -513,9 +513,9 @@ void exec_send_left_running(uint64_t key)
 {
 	struct exec *exec = exec_find(key);
 	size_t size = left_running_write(exec, false);
-	frame_header_write(naming_room, FRAME_LEFT_RUNNING, 0, (uint32_t)size);
+	frame_header_write(process_list_room, FRAME_LEFT_RUNNING, 0, (uint32_t)size);
 	bool nobody = !exec || exec->runner < 0;
-	if (nobody || !relay_begin_left_running(key, naming_room, FRAME_HEADER_SIZE + size))
+	if (nobody || !relay_begin_left_running(key, process_list_room, FRAME_HEADER_SIZE + size))
 		exec_send_left_running_names(key);
 }
 

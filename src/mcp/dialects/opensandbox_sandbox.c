@@ -10,17 +10,17 @@
 #include "core/counters.h"
 
 /* The common arguments. connect_if_missing concerns the registry, which does not exist here. */
-struct named {
+struct common_arguments {
 	const char *id;
 	bool connect;
 };
-#define FIELD_ID(named)                                                                            \
+#define FIELD_ID(common)                                                                           \
 	{                                                                                          \
-		"sandbox_id", FIELD_TEXT, &(named).id, true, 1                                     \
+		"sandbox_id", FIELD_TEXT, &(common).id, true, 1                                    \
 	}
-#define FIELD_CONNECT(named)                                                                       \
+#define FIELD_CONNECT(common)                                                                      \
 	{                                                                                          \
-		"connect_if_missing", FIELD_BOOL, &(named).connect                                 \
+		"connect_if_missing", FIELD_BOOL, &(common).connect                                \
 	}
 
 /* --- connect, info --- */
@@ -32,12 +32,12 @@ static void connect_reply(struct mcp_request *request, struct sandbox *sandbox)
 
 void opensandbox_connect(struct mcp_request *request, const json_t *arguments)
 {
-	struct named named = {0};
+	struct common_arguments common = {0};
 	double timeout = 30;
 	uint64_t interval;
 	bool skip = false;
 	const struct field_to fields[] = {
-	    FIELD_ID(named),
+	    FIELD_ID(common),
 	    {"connect_timeout_seconds", FIELD_NUMBER, &timeout},
 	    {"health_check_polling_interval_ms", FIELD_UINT, &interval},
 	    {"skip_health_check", FIELD_BOOL, &skip},
@@ -47,7 +47,7 @@ void opensandbox_connect(struct mcp_request *request, const json_t *arguments)
 	pending_state(request, sizeof(struct pending_operation), NULL);
 	pending_deadline(request, timeout,
 			 "the sandbox was not ready within `connect_timeout_seconds`");
-	target_ready(request, named.id, TARGET_NAMED | (skip ? TARGET_ASLEEP : 0), connect_reply);
+	target_ready(request, common.id, TARGET_NAMED | (skip ? TARGET_ASLEEP : 0), connect_reply);
 }
 
 static void info_reply(struct mcp_request *request, struct sandbox *sandbox)
@@ -60,10 +60,10 @@ static void info_reply(struct mcp_request *request, struct sandbox *sandbox)
 
 void opensandbox_get_info(struct mcp_request *request, const json_t *arguments)
 {
-	struct named named = {0};
-	const struct field_to fields[] = {FIELD_ID(named)};
+	struct common_arguments common = {0};
+	const struct field_to fields[] = {FIELD_ID(common)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, info_reply);
+		target_ready(request, common.id, TARGET_NAMED | TARGET_ASLEEP, info_reply);
 }
 
 /* --- kill --- */
@@ -92,10 +92,11 @@ static void opensandbox_kill_act(struct mcp_request *request, struct sandbox *sa
 
 void opensandbox_kill(struct mcp_request *request, const json_t *arguments)
 {
-	struct named named = {0};
-	const struct field_to fields[] = {FIELD_ID(named)};
+	struct common_arguments common = {0};
+	const struct field_to fields[] = {FIELD_ID(common)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, opensandbox_kill_act);
+		target_ready(request, common.id, TARGET_NAMED | TARGET_ASLEEP,
+			     opensandbox_kill_act);
 }
 
 /* --- renew --- */
@@ -123,10 +124,10 @@ static void sandbox_renew(struct mcp_request *request, struct sandbox *sandbox)
 
 void opensandbox_renew(struct mcp_request *request, const json_t *arguments)
 {
-	struct named named = {0};
+	struct common_arguments common = {0};
 	struct renew *renew = pending_state(request, sizeof(*renew), NULL);
 	const struct field_to fields[] = {
-	    FIELD_ID(named),
+	    FIELD_ID(common),
 	    {"timeout_seconds", FIELD_NUMBER, &renew->seconds, true},
 	};
 	if (!dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
@@ -137,7 +138,7 @@ void opensandbox_renew(struct mcp_request *request, const json_t *arguments)
 			       SANDBOX_TIMEOUT_MAX);
 		return;
 	}
-	target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, sandbox_renew);
+	target_ready(request, common.id, TARGET_NAMED | TARGET_ASLEEP, sandbox_renew);
 }
 
 /* --- metrics --- */
@@ -203,10 +204,10 @@ static void opensandbox_metrics_act(struct mcp_request *request, struct sandbox 
 
 void opensandbox_metrics(struct mcp_request *request, const json_t *arguments)
 {
-	struct named named = {0};
-	const struct field_to fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
+	struct common_arguments common = {0};
+	const struct field_to fields[] = {FIELD_ID(common), FIELD_CONNECT(common)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP,
+		target_ready(request, common.id, TARGET_NAMED | TARGET_ASLEEP,
 			     opensandbox_metrics_act);
 }
 
@@ -260,10 +261,10 @@ static void health_check_begin(struct mcp_request *request, struct sandbox *sand
 
 void opensandbox_healthcheck(struct mcp_request *request, const json_t *arguments)
 {
-	struct named named = {0};
-	const struct field_to fields[] = {FIELD_ID(named), FIELD_CONNECT(named)};
+	struct common_arguments common = {0};
+	const struct field_to fields[] = {FIELD_ID(common), FIELD_CONNECT(common)};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, health_check_begin);
+		target_ready(request, common.id, TARGET_NAMED | TARGET_ASLEEP, health_check_begin);
 }
 
 /* --- endpoint --- */
@@ -288,13 +289,13 @@ static void endpoint_refuse(struct mcp_request *request, struct sandbox *sandbox
 
 void opensandbox_endpoint(struct mcp_request *request, const json_t *arguments)
 {
-	struct named named = {0};
+	struct common_arguments common = {0};
 	struct endpoint *endpoint = pending_state(request, sizeof(*endpoint), NULL);
 	const struct field_to fields[] = {
-	    FIELD_ID(named),
+	    FIELD_ID(common),
 	    {"port", FIELD_UINT, &endpoint->port, true, 1, 65535},
-	    FIELD_CONNECT(named),
+	    FIELD_CONNECT(common),
 	};
 	if (dialect_arguments(request, arguments, fields, ARRAY_SIZE(fields)))
-		target_ready(request, named.id, TARGET_NAMED | TARGET_ASLEEP, endpoint_refuse);
+		target_ready(request, common.id, TARGET_NAMED | TARGET_ASLEEP, endpoint_refuse);
 }

@@ -1,11 +1,11 @@
-/* Finds where the last N lines of a sandbox's log begin (logs.h): walks backwards over the execs,
- * newest first, and in each over its streams, block by block, counting the lines that pass the
- * filter. The result is a position; logs.c reads on from there. Called by the edges; a bounded part
- * per call. */
+/* Finds where the last N lines of a sandbox's log begin (log_lines.h): walks backwards over the
+ * execs, newest first, and in each over its streams, block by block, counting the lines that pass
+ * the filter. The result is a position; log_lines.c reads on from there. Called by the edges; a
+ * bounded part per call. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/exec/logs_private.h"
+#include "core/exec/log_lines_private.h"
 
 /* The parts of an exec in the order of reading; the search goes the other way. */
 enum slot { SLOT_START, SLOT_STDOUT, SLOT_STDERR, SLOT_END, SLOTS };
@@ -20,7 +20,7 @@ static ssize_t log_read_block_before(struct log_reader *reader, struct exec *exe
 		reader->window = malloc(LOG_WINDOW);
 	if (!reader->window)
 		abort();
-	reader->window_size = 0; /* the window no longer has what logs.c expects */
+	reader->window_size = 0; /* the window no longer has what log_lines.c expects */
 	while (*from + size < end) {
 		uint64_t gap = 0;
 		ssize_t got = exec_read(exec, stream, *from + size, reader->window + size,
@@ -155,33 +155,14 @@ static enum log_result log_tail_count_exec(struct log_reader *reader, struct san
 	return LOG_NONE;
 }
 
-struct older {
-	const struct log_reader *reader;
-	struct id id;
-	uint64_t key;
-	bool found;
-	uint32_t looked;
-};
-
-static bool log_tail_take_older(void *data, const struct exec_row *row)
-{
-	struct older *older = data;
-	older->key = row->key;
-	older->id = row->id;
-	older->found = log_wants(older->reader, row);
-	return !older->found && ++older->looked < LOG_ROWS_PER_LOOK;
-}
-
 /* Enters the next older exec. LOG_LINE: there is one; LOG_NONE: there is none. */
 static enum log_result log_tail_enter_older(struct log_reader *reader, struct sandbox *sandbox,
 					    int64_t *work, struct error *error)
 {
-	struct older older = {.reader = reader};
+	struct log_exec_search older;
 	struct exec *exec;
-	if (store_exec_from(reader->core->store, &reader->sandbox, reader->tail.key, true,
-			    log_tail_take_older, &older, error) < 0)
+	if (log_exec_find(reader, reader->tail.key, true, &older, work, error) < 0)
 		return LOG_FAILED;
-	*work -= LOG_EXEC_WORK;
 	if (older.key == 0)
 		return LOG_NONE;
 	reader->tail.key = older.key;

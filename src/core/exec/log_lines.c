@@ -1,7 +1,7 @@
-/* Lines of all execs of a sandbox, forward from a position (logs.h). logs_tail.c finds the position
- * of a tail. Called by the edges; reads logs from the page cache and rows from the store, a bounded
- * part per call. */
-#include "core/exec/logs_private.h"
+/* Lines of all execs of a sandbox, forward from a position (log_lines.h). log_lines_tail.c finds
+ * the position of a tail. Called by the edges; reads logs from the page cache and rows from the
+ * store, a bounded part per call. */
+#include "core/exec/log_lines_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,36 +226,37 @@ static enum log_result log_entry_next(struct log_reader *reader, struct log_entr
 	return result;
 }
 
-struct newer {
-	const struct log_reader *reader;
-	struct id id;
-	uint64_t key;
-	bool found;
-	uint32_t looked;
-};
-
-static bool log_take_newer(void *data, const struct exec_row *row)
+static bool log_exec_look(void *data, const struct exec_row *row)
 {
-	struct newer *newer = data;
-	newer->key = row->key;
-	newer->id = row->id;
-	newer->found = log_wants(newer->reader, row);
-	return !newer->found && ++newer->looked < LOG_ROWS_PER_LOOK;
+	struct log_exec_search *search = data;
+	search->key = row->key;
+	search->id = row->id;
+	search->found = log_wants(search->reader, row);
+	return !search->found && ++search->looked < LOG_ROWS_PER_LOOK;
+}
+
+int log_exec_find(struct log_reader *reader, uint64_t key, bool older,
+		  struct log_exec_search *search, int64_t *work, struct error *error)
+{
+	*search = (struct log_exec_search){.reader = reader};
+	if (store_exec_from(reader->core->store, &reader->sandbox, key, older, log_exec_look,
+			    search, error) < 0)
+		return -1;
+	*work -= LOG_EXEC_WORK;
+	return 0;
 }
 
 /* Adds the next matching exec. */
 static enum log_result log_add_newer(struct log_reader *reader, const struct sandbox *sandbox,
 				     int64_t *work, struct error *error)
 {
-	struct newer newer = {.reader = reader};
+	struct log_exec_search newer;
 	uint64_t newest = sandbox->row.last_exec_key;
 	/* No exec has begun since: a following reader asks often. */
 	if (reader->newest >= newest)
 		return LOG_NONE;
-	if (store_exec_from(reader->core->store, &reader->sandbox, reader->newest, false,
-			    log_take_newer, &newer, error) < 0)
+	if (log_exec_find(reader, reader->newest, false, &newer, work, error) < 0)
 		return LOG_FAILED;
-	*work -= LOG_EXEC_WORK;
 	if (newer.key == 0) {
 		reader->newest = newest;
 		return LOG_NONE;

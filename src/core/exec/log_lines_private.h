@@ -1,8 +1,8 @@
-/* What logs.c and logs_tail.c share. */
+/* What log_lines.c and log_lines_tail.c share. */
 #pragma once
 
 #include "core/core_private.h"
-#include "core/exec/logs.h"
+#include "core/exec/log_lines.h"
 
 #define LOG_WINDOW (64 * 1024)
 #define LOG_EXEC_TEXT_MAX 1200
@@ -48,3 +48,15 @@ bool log_wants(const struct log_reader *reader, const struct exec_row *row);
 size_t log_exec_text(const struct exec_row *row, bool end, char text[LOG_EXEC_TEXT_MAX]);
 /* NULL if there are too many. */
 struct log_entry *log_entry_add(struct log_reader *reader, const struct id *id);
+
+/* The next exec of the sandbox after or before a key, if it matches the filter. */
+struct log_exec_search {
+	const struct log_reader *reader;
+	struct id id;
+	uint64_t key; /* of the last exec that was looked at; 0: there is none */
+	bool found;   /* it matches */
+	uint32_t looked;
+};
+/* Looks at a bounded number of execs; 0, or -1 with error. */
+NODISCARD int log_exec_find(struct log_reader *reader, uint64_t key, bool older,
+			    struct log_exec_search *ret_search, int64_t *work, struct error *error);
