@@ -38,6 +38,7 @@ static const struct column sandbox_columns[] = {
     {"auto_pause_seconds", COLUMN_U32, SANDBOX(auto_pause_seconds)},
     {"options", COLUMN_U32, SANDBOX(options)},
     {"template_asked", COLUMN_TEXT, SANDBOX(template_asked)},
+    {"rootfs_kind", COLUMN_U32, SANDBOX(rootfs_kind)},
     {"rootfs_digest", COLUMN_TEXT, SANDBOX(rootfs_digest)},
     {"network", COLUMN_U32, SANDBOX(network)},
     {"boot_origin", COLUMN_U32, SANDBOX(boot_origin)},

@@ -367,6 +367,28 @@ TEST(stop_and_start)
 	fake_host_free(host);
 }
 
+/* The layers below its files are named by what the row says; those of `host` are always today's. */
+TEST(layers_of_a_start)
+{
+	struct fake_host *host = fake_host_new();
+	fake_start(host);
+	struct sandbox *sandbox = fake_create(host, NULL);
+	CHECK_INT(host->booted.rootfs.kind, ROOTFS_HOST);
+	CHECK_TEXT(host->booted.rootfs.digest, "");
+	CHECK_INT(run(host, sandbox_stop, sandbox), ERROR_NONE);
+	(void)!text_copy(host->rootfs_digest, sizeof(host->rootfs_digest), "another digest");
+	CHECK_INT(run(host, sandbox_start, sandbox), ERROR_NONE);
+	CHECK_INT(host->booted.rootfs.kind, ROOTFS_HOST);
+	CHECK_TEXT(host->booted.rootfs.digest, "");
+	CHECK_TEXT(sandbox->row.rootfs_digest, "another digest");
+	CHECK_INT(run(host, sandbox_stop, sandbox), ERROR_NONE);
+	sandbox->row.rootfs_kind = ROOTFS_HOST + 1;
+	CHECK_INT(run(host, sandbox_start, sandbox), ERROR_NONE);
+	CHECK_INT(host->booted.rootfs.kind, ROOTFS_HOST + 1);
+	CHECK_TEXT(host->booted.rootfs.digest, "another digest");
+	fake_host_free(host);
+}
+
 TEST(two_wait_for_one_transition)
 {
 	struct fake_host *host = fake_host_new();

@@ -12,25 +12,28 @@
 #include "core/account/budget.h"
 #include "core/core_private.h"
 #include "core/sandbox/create_queue.h"
-#include "core/sandbox/template.h"
 #include "proto/folder_grant.h"
 
 /* The request for a boot: type is SPAWN_CREATE or SPAWN_START. */
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message)
 {
 	const struct sandbox_row *row = &sandbox->row;
-	const struct template *template = template_find(row->template);
 	*message = (struct spawn_message){
 	    .type = type,
 	    .create =
 		{
 		    .tier = row->tier,
-		    .rootfs = template ? template->rootfs : 0,
+		    .rootfs.kind = row->rootfs_kind,
 		    .flags = row->flags,
 		    .limits = row->limits,
 		    .mount_count = sandbox->life->mount_count,
 		},
 	};
+	/* Its files are over layers that must not change. Only those of `host` are always today's,
+	 * like the programs of this machine. */
+	if (row->rootfs_kind != ROOTFS_HOST && row->rootfs_digest)
+		(void)!text_copy(message->create.rootfs.digest, ROOTFS_DIGEST_TEXT,
+				 row->rootfs_digest);
 	uint32_t cap = sandbox->core->config.files_cap;
 	if (cap != 0)
 		message->create.limits.files = MIN(row->limits.files, cap);
