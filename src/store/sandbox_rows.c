@@ -41,7 +41,7 @@ static const struct column sandbox_columns[] = {
     {"rootfs_kind", COLUMN_U32, SANDBOX(rootfs_kind)},
     {"rootfs_digest", COLUMN_TEXT, SANDBOX(rootfs_digest)},
     {"network", COLUMN_U32, SANDBOX(network)},
-    {"boot_origin", COLUMN_U32, SANDBOX(boot_origin)},
+    {"boot_origin", COLUMN_U32, SANDBOX(create_origin)},
     {"boot_us", COLUMN_U64, SANDBOX(boot_us)},
     {"last_exec_key", COLUMN_U64, SANDBOX(last_exec_key)},
     {"end_reason", COLUMN_U32, SANDBOX(end_reason)},

@@ -367,6 +367,19 @@ TEST(stop_and_start)
 	fake_host_free(host);
 }
 
+TEST(facts_of_each_origin)
+{
+	for (uint32_t origin = 0; origin < ORIGIN_COUNT; origin++) {
+		const struct create_origin_facts *facts = create_origin_facts(origin);
+		CHECK(facts->name != NULL);
+		CHECK_INT(facts->environment_with_exec, origin == ORIGIN_POOL);
+		CHECK_INT(facts->counters_from_zero, origin == ORIGIN_COLD);
+	}
+	CHECK_TEXT(create_origin_facts(ORIGIN_COLD)->name, "cold");
+	CHECK_TEXT(create_origin_facts(ORIGIN_POOL)->name, "pool");
+	CHECK(create_origin_facts(ORIGIN_COUNT) == create_origin_facts(ORIGIN_COLD));
+}
+
 /* The layers below its files are named by what the row says; those of `host` are always today's. */
 TEST(layers_of_a_start)
 {

@@ -109,7 +109,7 @@ static void put_boot(struct json_writer *writer, const struct sandbox_row *row,
 		put_number(writer, "boot_ms", (double)row->boot_us / 1000.0);
 		if (sandbox && sandbox->queued_ms > 0)
 			put_uint(writer, "queued_ms", sandbox->queued_ms);
-		put_text(writer, "boot_mode", boot_mode_name(row->boot_origin));
+		put_text(writer, "boot_mode", create_origin_facts(row->create_origin)->name);
 	}
 	/* Only known to the daemon that booted it. */
 	if (!sandbox || sandbox->phase_count == 0)

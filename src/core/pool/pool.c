@@ -250,7 +250,7 @@ void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row)
 {
 	uint32_t cap = pooled->core->config.files_cap;
 	row->id = pooled->row.id;
-	row->boot_origin = ORIGIN_POOL;
+	row->create_origin = ORIGIN_POOL;
 	memcpy(row->limit_reasons, pooled->row.limit_reasons, sizeof(row->limit_reasons));
 	free(row->rootfs_digest);
 	row->rootfs_digest = text_duplicate(pooled->row.rootfs_digest);

@@ -58,7 +58,7 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 	uint32_t cap = sandbox->core->config.files_cap;
 	if (cap != 0)
 		sandbox->row.limits.files = MIN(sandbox->row.limits.files, cap);
-	sandbox->row.boot_origin = ORIGIN_COLD;
+	sandbox->row.create_origin = ORIGIN_COLD;
 	free(sandbox->row.rootfs_digest);
 	sandbox->row.rootfs_digest = text_duplicate(reply->created.rootfs_digest);
 	uint32_t count = MIN(reply->created.phase_count, SPAWN_PHASES_MAX);
