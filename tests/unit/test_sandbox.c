@@ -108,6 +108,8 @@ TEST(create_and_delete)
 	CHECK(!in_environment(init, "HOME=/root"));
 	CHECK(in_environment(init, "LANG=C.UTF-8"));
 	CHECK_INT(init->mount_count, 1);
+	CHECK_INT(host->booted.mounts[0].source, MOUNT_FOLDER);
+	CHECK_INT(host->booted.mounts[0].mode, mount.mode);
 	CHECK_INT(host->mount_fds, 1);
 	CHECK(init->deadline > clock_boot());
 	CHECK_INT(sandbox->phase_count, 5);
@@ -365,6 +367,27 @@ TEST(stop_and_start)
 	CHECK_INT(run(host, sandbox_stop, sandbox), ERROR_NONE);
 	CHECK_INT(run(host, delete_it, sandbox), ERROR_NONE);
 	fake_host_free(host);
+}
+
+TEST(mounts_of_a_row)
+{
+	static const char packed[] = "cow\0/data\0/home/user\0ro\0/srv\0";
+	static const char damaged[] = "read\0/data\0/home/user";
+	struct sandbox_row row = {.mounts = (char *)packed, .mounts_size = sizeof(packed)};
+	struct sandbox_mount mount;
+	size_t at = 0;
+	CHECK(sandbox_mount_next(&row, &at, &mount));
+	CHECK(mount.source == MOUNT_FOLDER && mount.mode == MOUNT_COPY_ON_WRITE);
+	CHECK_TEXT(mount.path, "/data");
+	CHECK_TEXT(mount.host_path, "/home/user");
+	CHECK(sandbox_mount_next(&row, &at, &mount));
+	CHECK(mount.source == MOUNT_FOLDER && mount.mode == MOUNT_READ_ONLY);
+	CHECK_TEXT(mount.path, "/srv");
+	CHECK_TEXT(mount.host_path, "");
+	CHECK(!sandbox_mount_next(&row, &at, &mount));
+	row = (struct sandbox_row){.mounts = (char *)damaged, .mounts_size = sizeof(damaged)};
+	at = 0;
+	CHECK(!sandbox_mount_next(&row, &at, &mount));
 }
 
 TEST(facts_of_each_origin)

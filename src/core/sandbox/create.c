@@ -12,7 +12,6 @@
 #include "core/account/budget.h"
 #include "core/core_private.h"
 #include "core/sandbox/create_queue.h"
-#include "proto/folder_grant.h"
 
 /* The request for a boot: type is SPAWN_CREATE or SPAWN_START. */
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message)
@@ -37,17 +36,11 @@ void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_mes
 	uint32_t cap = sandbox->core->config.files_cap;
 	if (cap != 0)
 		message->create.limits.files = MIN(row->limits.files, cap);
-	struct bytes packed = {(const uint8_t *)row->mounts, row->mounts_size};
+	struct sandbox_mount mount;
 	size_t at = 0;
-	for (uint32_t i = 0; i < sandbox->life->mount_count; i++) {
-		const char *mode = packed_next(packed, &at);
-		packed_next(packed, &at);
-		packed_next(packed, &at);
-		enum mount_mode parsed = MOUNT_READ_ONLY;
-		(void)!mount_mode_parse(mode ? mode : "", &parsed);
-		message->create.mounts[i] =
-		    (struct spawn_mount){.source = MOUNT_FOLDER, .mode = (uint32_t)parsed};
-	}
+	for (uint32_t i = 0; i < sandbox->life->mount_count && sandbox_mount_next(row, &at, &mount);
+	     i++)
+		message->create.mounts[i] = (struct spawn_mount){mount.source, mount.mode};
 }
 
 /* Keeps the spawner's data about a boot. */

@@ -80,17 +80,12 @@ static int link_send_configure(struct sandbox *sandbox, struct error *error)
 	    environment_pack(row, &environment, &configure.environment_count) < 0)
 		return error_set(error, ERROR_INTERNAL, "the sandbox's environment is too long");
 	configure.environment = (struct bytes){(const uint8_t *)environment.data, environment.size};
-	struct bytes mounts = {(const uint8_t *)row->mounts, row->mounts_size};
-	for (size_t at = 0; configure.mount_count < SANDBOX_MOUNTS_MAX;) {
-		if (!packed_next(mounts, &at))
-			break;
-		const char *path = packed_next(mounts, &at);
-		packed_next(mounts, &at);
-		if (!path)
-			break;
+	struct sandbox_mount mount;
+	for (size_t at = 0;
+	     configure.mount_count < SANDBOX_MOUNTS_MAX && sandbox_mount_next(row, &at, &mount);) {
 		configure.mounts[configure.mount_count].index = configure.mount_count;
 		configure.mounts[configure.mount_count].path =
-		    (struct bytes){(const uint8_t *)path, strlen(path)};
+		    (struct bytes){(const uint8_t *)mount.path, strlen(mount.path)};
 		configure.mount_count++;
 	}
 	return link_configure(sandbox->guest, &configure, error);

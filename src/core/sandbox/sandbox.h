@@ -35,6 +35,16 @@ struct mount_spec {
 	int fd;                /* the client's grant (proto/folder_grant.h); not taken */
 };
 
+/* A mount in a sandbox's row. */
+struct sandbox_mount {
+	enum mount_source source;
+	enum mount_mode mode;
+	const char *path;      /* in the sandbox */
+	const char *host_path; /* for people, or "" */
+};
+/* The mount at *at, which is 0 for the first one and then points to the next; false at the end. */
+bool sandbox_mount_next(const struct sandbox_row *row, size_t *at, struct sandbox_mount *ret_mount);
+
 struct pair {
 	const char *key, *value;
 };
