@@ -223,7 +223,7 @@ static void link_closed(void *data, const struct error *error)
 		return;
 	}
 	link_drop(sandbox, &why);
-	if (sandbox->row.state == SANDBOX_RUNNING && why.kind == ERROR_GUEST_GONE &&
+	if (state_facts(sandbox->row.state)->runs && why.kind == ERROR_GUEST_GONE &&
 	    exec_any_given_up(sandbox)) {
 		sandbox_end_unanswering(sandbox);
 		return;
