@@ -117,14 +117,6 @@ static void template_beyond(struct spawn_create *create)
 {
 	create->rootfs.kind = 99;
 }
-static void digest_path(struct spawn_create *create)
-{
-	strcpy(create->rootfs.digest, "../../../../etc");
-}
-static void digest_unterminated(struct spawn_create *create)
-{
-	memset(create->rootfs.digest, 'a', sizeof(create->rootfs.digest));
-}
 static void flags_unknown(struct spawn_create *create)
 {
 	create->flags = 0x80000000;
@@ -173,8 +165,6 @@ TEST(bad_creates_are_answered)
 	check_create(tier_beyond, ERROR_INVALID);
 	check_create(tier_absent, ERROR_TIER_UNAVAILABLE);
 	check_create(template_beyond, ERROR_TEMPLATE_UNAVAILABLE);
-	check_create(digest_path, ERROR_INVALID);
-	check_create(digest_unterminated, ERROR_INVALID);
 	check_create(flags_unknown, ERROR_INVALID);
 	check_create(memory_none, ERROR_LIMIT_EXCEEDED);
 	check_create(memory_above_configured, ERROR_LIMIT_EXCEEDED);
