@@ -127,7 +127,7 @@ static void put_sandboxes(struct buffer *text, const struct core *core)
 		 "From a create's admission to a sandbox that is ready, by how it came to be.");
 	for (uint32_t origin = 0; origin < ORIGIN_COUNT; origin++) {
 		snprintf(label, sizeof(label), "boot_mode=\"%s\"",
-			 origin == ORIGIN_POOL ? "pool" : "cold");
+			 create_origin_facts(origin)->name);
 		put_histogram(text, "caisson_sandbox_create_seconds", label,
 			      &statistics.creates[origin]);
 	}

@@ -305,8 +305,7 @@ static void spawner_hello_answered(void *data, const struct spawn_message *reply
 	}
 	if (!error) {
 		core->programs_hash = reply->hello.programs;
-		memcpy(core->rootfs_digest, reply->hello.rootfs_digest,
-		       sizeof(core->rootfs_digest));
+		memcpy(core->host_digest, reply->hello.rootfs_digest, sizeof(core->host_digest));
 		core_ask_next_probe(core);
 	} else if (error->kind != ERROR_SPAWNER_GONE) {
 		core_start_failed(core, error);

@@ -69,9 +69,9 @@ struct core {
 	uint32_t sandbox_count;
 	struct spawn_probe probes[TIER_COUNT];
 	uint64_t programs_hash; /* of the init for new boots and of the spawner's program */
-	char rootfs_digest[ROOTFS_DIGEST_TEXT]; /* of the layers that boots get */
-	struct core_private *private;           /* core_private.h */
-	struct work_queue *work;                /* the loop's; made at first use */
+	char host_digest[ROOTFS_DIGEST_TEXT]; /* today's layers of ROOTFS_HOST */
+	struct core_private *private;         /* core_private.h */
+	struct work_queue *work;              /* the loop's; made at first use */
 };
 
 /* Connects the parts and reconciles the rows with the sandboxes that the spawner reports; `ready`

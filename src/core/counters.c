@@ -184,7 +184,7 @@ static bool any_sandbox_running(const struct core *core)
 {
 	list_each (&core->sandboxes, node) {
 		const struct sandbox *sandbox = list_entry(node, struct sandbox, link);
-		if (sandbox->row.state == SANDBOX_RUNNING)
+		if (state_facts(sandbox->row.state)->runs)
 			return true;
 	}
 	return false;

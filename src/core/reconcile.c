@@ -120,7 +120,7 @@ static void reconcile_sandbox(struct sandbox *sandbox, const struct spawn_listed
 		limits_reconcile(sandbox, listed);
 		link_connect(sandbox);
 	} else if (action == SANDBOX_ACTION_CONTINUE_BOOT) {
-		sandbox->row.boot_origin = ORIGIN_COLD; /* its row was written before the boot */
+		sandbox->row.create_origin = ORIGIN_COLD; /* its row was written before the boot */
 		link_connect(sandbox);
 	}
 }

@@ -72,7 +72,7 @@ static int64_t sandbox_check_idle(struct sandbox *sandbox, int64_t now)
 	}
 	int64_t allowed = delete_after && pause_after ? MIN(delete_after, pause_after)
 						      : MAX(delete_after, pause_after);
-	if (allowed == 0 || row->state != SANDBOX_RUNNING)
+	if (allowed == 0 || !state_facts(row->state)->may_exec)
 		return NEVER;
 	/* Watches, downloads and terminals are operations and execs: a sandbox with them is not
 	 * idle, except for a watch that only observes. */

@@ -1,6 +1,6 @@
 /* The messages between the daemon and the spawner: one SOCK_SEQPACKET message each, a fixed struct
- * of ids, numbers and enums. They contain no path and no text that must be parsed: the daemon
- * serves untrusted clients, and these messages are everything that it can request from root.
+ * of ids, digests, numbers and enums. They contain no path and no text that must be parsed: the
+ * daemon serves untrusted clients, and these messages are everything that it can request from root.
  *
  * Both ends are the same binary (the spawner re-executes it), so the structs are the format. Each
  * request has a `request` number; its reply repeats it. The spawner works on requests for one
@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/resources.h"
 
-#define SPAWNER_PROTOCOL_VERSION 6
+#define SPAWNER_PROTOCOL_VERSION 7
 
 /* The descriptors that the spawner gives to the daemon. */
 #define DAEMON_SPAWNER_FD 3     /* SOCK_SEQPACKET to the spawner */
@@ -97,6 +97,10 @@ enum rootfs_kind {
 };
 /* Names its layers: 64 digits of hex and a NUL. */
 #define ROOTFS_DIGEST_TEXT 65
+struct spawn_rootfs {
+	uint32_t kind;                   /* enum rootfs_kind */
+	char digest[ROOTFS_DIGEST_TEXT]; /* "": today's layers of that kind */
+};
 
 /* What is mounted beside the root. */
 enum mount_source {
@@ -108,8 +112,8 @@ struct spawn_mount {
 };
 
 struct spawn_create {
-	uint32_t tier;   /* not TIER_AUTO: the daemon has chosen */
-	uint32_t rootfs; /* enum rootfs_kind */
+	uint32_t tier; /* not TIER_AUTO: the daemon has chosen */
+	struct spawn_rootfs rootfs;
 	uint32_t flags;
 	struct limits limits;
 	uint32_t mount_count;

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "proto/tiers.h"
 #include "spawner/rootless.h"
+#include "tier/jail/root/rootfs.h"
 
 int validate_limits(const struct spawner *spawner, const struct limits *limits, struct error *error)
 {
@@ -253,9 +254,11 @@ int validate_create(const struct spawner *spawner, struct spawn_create *create, 
 	if (!spawner->driver_of((enum tier)create->tier))
 		return error_set(error, ERROR_TIER_UNAVAILABLE, "this build has no %s tier",
 				 tier_name((enum tier)create->tier));
-	if (create->rootfs != ROOTFS_HOST)
+	if (create->rootfs.kind != ROOTFS_HOST)
 		return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "unknown root file system %u",
-				 create->rootfs);
+				 create->rootfs.kind);
+	if (create->rootfs.digest[0] && !rootfs_digest_valid(create->rootfs.digest))
+		return error_set(error, ERROR_INVALID, "invalid digest of a root file system");
 	if (create->flags & ~(uint32_t)(CREATE_NESTED_USERNS | CREATE_POOLED))
 		return error_set(error, ERROR_INVALID, "unknown flags %#x", create->flags);
 	/* Default: one inode per 16 KiB. */

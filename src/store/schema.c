@@ -171,10 +171,16 @@ static const char migration_7[] =
     " UPDATE sandboxes SET last_exec_key = OLD.key"
     " WHERE id = OLD.sandbox AND last_exec_key < OLD.key; END;";
 
+static const char migration_8[] =
+    /* The digest identifies layers of this kind. */
+    "ALTER TABLE sandboxes ADD COLUMN rootfs_kind INTEGER NOT NULL DEFAULT 1;";
+
+_Static_assert(ROOTFS_HOST == 1, "the schema knows the number");
 _Static_assert(SANDBOX_ENDED == 10 && SANDBOX_PAUSING == 3 && SANDBOX_PAUSED == 4 &&
 		   SANDBOX_RESUMING == 5,
 	       "the schema knows the numbers");
 
-const char *const store_migrations[] = {migration_0, migration_1, migration_2, migration_3,
-					migration_4, migration_5, migration_6, migration_7};
+const char *const store_migrations[] = {migration_0, migration_1, migration_2,
+					migration_3, migration_4, migration_5,
+					migration_6, migration_7, migration_8};
 const int store_version = ARRAY_SIZE(store_migrations);

@@ -67,11 +67,12 @@ struct sandbox_row {
 	uint32_t idle_timeout_seconds; /* 0 = off */
 	uint32_t auto_pause_seconds;   /* 0 = off: idle time after which it is paused */
 	uint32_t options;              /* enum sandbox_option */
-	char *template_asked; /* NULL, or the requested template that `template` replaces */
-	char *rootfs_digest;  /* of the last boot; NULL before the first */
-	uint32_t network;     /* enum network */
-	uint32_t boot_origin; /* enum spawn_origin, of the last boot */
-	uint64_t boot_us;     /* how long the last boot took */
+	char *template_asked;   /* NULL, or the requested template that `template` replaces */
+	uint32_t rootfs_kind;   /* enum rootfs_kind */
+	char *rootfs_digest;    /* of the last boot; before the first: the one to boot, or NULL */
+	uint32_t network;       /* enum network */
+	uint32_t create_origin; /* enum create_origin, of the last boot */
+	uint64_t boot_us;       /* how long the last boot took */
 	/* The highest key that an exec of it ever had, so that none is used twice. The store raises
 	 * it when it deletes an exec; the rows of those that it keeps may have higher ones. */
 	uint64_t last_exec_key;

@@ -47,7 +47,7 @@ int probe_boot(const struct driver *driver, const struct host *host, uint64_t me
 	       struct guest *guest, struct error *error)
 {
 	const struct spawn_create create = {.tier = (uint32_t)driver->tier,
-					    .rootfs = ROOTFS_HOST,
+					    .rootfs.kind = ROOTFS_HOST,
 					    .limits = {.memory = memory,
 						       .disk = SANDBOX_DISK_MIN,
 						       .inodes = 1024,

@@ -55,6 +55,7 @@ static void boot(struct fake_host *host, const struct spawn_message *message,
 		init = &host->inits[i];
 		fake_init_reset(init, host, &message->sandbox);
 	}
+	host->booted = message->create;
 	init->refuse = host->refuse_next;
 	init->silent = host->silent_next;
 	fake_init_listen(init);

@@ -67,7 +67,8 @@ struct fake_host {
 	uv_poll_t poll;
 	bool poll_open;
 	struct fake_init inits[FAKE_INITS_MAX];
-	unsigned requests[32]; /* how many of each spawn_type */
+	unsigned requests[32];      /* how many of each spawn_type */
+	struct spawn_create booted; /* the last CREATE or START */
 	/* How the spawner behaves. */
 	bool namespace_available;
 	uint64_t second_memory_min; /* a tier, by name only, that needs so much; 0: there is none */

@@ -408,7 +408,7 @@ static struct spawn_message creation(const struct id *id)
 	    .type = SPAWN_CREATE,
 	    .sandbox = *id,
 	    .create = {.tier = TIER_NAMESPACE,
-		       .rootfs = ROOTFS_HOST,
+		       .rootfs.kind = ROOTFS_HOST,
 		       .limits = {.memory = 64 * MIB,
 				  .disk = 64 * MIB,
 				  .inodes = 4096,

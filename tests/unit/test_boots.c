@@ -13,6 +13,29 @@
 
 TEST_MAIN
 
+/* Nothing else can become the name of a directory. */
+TEST(layers_are_named_by_a_digest)
+{
+	char digit[ROOTFS_DIGEST_TEXT], unterminated[ROOTFS_DIGEST_TEXT + 1], upper[sizeof(digit)];
+	snprintf(digit, sizeof(digit), "%064d", 7);
+	snprintf(upper, sizeof(upper), "%064X", 10);
+	memset(unterminated, 'a', sizeof(unterminated));
+	const char *const bad[] = {"a", "../../../../etc", unterminated, upper, digit + 1};
+	begin();
+	struct id id = id_new();
+	struct spawn_message create = creation(&id);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		memset(create.create.rootfs.digest, 0, ROOTFS_DIGEST_TEXT);
+		memcpy(create.create.rootfs.digest, bad[i],
+		       bad[i] == unterminated ? ROOTFS_DIGEST_TEXT : strlen(bad[i]));
+		CHECK_INT(ask(&create), ERROR_INVALID);
+	}
+	CHECK_INT(count_files("%s/state/sandboxes", root), 0);
+	memcpy(create.create.rootfs.digest, digit, sizeof(digit));
+	CHECK_INT(ask(&create), ERROR_NONE);
+	end();
+}
+
 /* ---- Boots in workers. */
 
 TEST(nobody_waits_for_a_boot)

@@ -114,7 +114,7 @@ TEST(given_to_who_asks)
 	struct fake_init *init = fake_init_of(host, &sandbox->row.id);
 	CHECK(init != NULL);
 	CHECK_INT(sandbox->row.state, SANDBOX_RUNNING);
-	CHECK_INT(sandbox->row.boot_origin, ORIGIN_POOL);
+	CHECK_INT(sandbox->row.create_origin, ORIGIN_POOL);
 	CHECK_INT(sandbox->row.limit_reasons[LIMIT_DISK], LIMIT_NO_DISK_MECHANISM);
 	CHECK_INT(host->core.sandbox_count, 1);
 	CHECK_INT(rows(host), SIZE - 1);
@@ -153,7 +153,7 @@ TEST(counted_from_the_hand_out_on)
 	CHECK(until_ready(host, SIZE));
 	count_all(host, 300 * NSEC_PER_MSEC);
 	struct sandbox *sandbox = create(host, &(struct sandbox_spec){.name = "counted"});
-	CHECK(sandbox && sandbox->row.boot_origin == ORIGIN_POOL);
+	CHECK(sandbox && sandbox->row.create_origin == ORIGIN_POOL);
 	if (!sandbox)
 		return;
 	const struct id id = sandbox->row.id;
@@ -190,7 +190,7 @@ TEST(put_back_when_the_name_is_taken)
 	CHECK_INT(rows(host), SIZE);
 	CHECK_INT(host->core.sandbox_count, 1);
 	struct sandbox *sandbox = create(host, &(struct sandbox_spec){.name = "other"});
-	CHECK(sandbox && sandbox->row.boot_origin == ORIGIN_POOL);
+	CHECK(sandbox && sandbox->row.create_origin == ORIGIN_POOL);
 	finish(host);
 }
 
@@ -222,7 +222,7 @@ TEST(cpu_and_pids_are_set)
 	struct fake_host *host = filled();
 	const struct sandbox_spec spec = {.limits = {.cpu_millis = 500, .pids = 77}};
 	struct sandbox *sandbox = create(host, &spec);
-	CHECK(sandbox && sandbox->row.boot_origin == ORIGIN_POOL);
+	CHECK(sandbox && sandbox->row.create_origin == ORIGIN_POOL);
 	CHECK_INT(host->requests[SPAWN_LIMITS], 1);
 	CHECK(sandbox->guest_ready && sandbox->row.state == SANDBOX_RUNNING);
 	finish(host);
@@ -249,7 +249,7 @@ TEST(limits_that_cannot_be_set)
 static bool is_cold(struct fake_host *host, const struct sandbox_spec *spec)
 {
 	struct sandbox *sandbox = create(host, spec);
-	return sandbox && sandbox->row.boot_origin == ORIGIN_COLD;
+	return sandbox && sandbox->row.create_origin == ORIGIN_COLD;
 }
 
 TEST(what_does_not_fit_is_made_from_nothing)
@@ -283,11 +283,12 @@ TEST(another_shape)
 	CHECK(is_cold(host, &spec));
 	int64_t until = clock_monotonic() + 20 * NSEC_PER_SEC;
 	struct sandbox *sandbox = NULL;
-	while ((!sandbox || sandbox->row.boot_origin != ORIGIN_POOL) && clock_monotonic() < until) {
+	while ((!sandbox || sandbox->row.create_origin != ORIGIN_POOL) &&
+	       clock_monotonic() < until) {
 		fake_turn(host, 30);
 		sandbox = create(host, &spec);
 	}
-	CHECK_INT(sandbox->row.boot_origin, ORIGIN_POOL);
+	CHECK_INT(sandbox->row.create_origin, ORIGIN_POOL);
 	finish(host);
 }
 
@@ -383,7 +384,7 @@ TEST(kept_by_the_next_daemon)
 	CHECK_INT(host->requests[SPAWN_CREATE], created);
 	CHECK(fake_init_of(host, &id)->deadline >= clock_boot() + POOL_LIFE - 3 * NSEC_PER_SEC);
 	struct sandbox *sandbox = create(host, &(struct sandbox_spec){0});
-	CHECK(sandbox && sandbox->row.boot_origin == ORIGIN_POOL);
+	CHECK(sandbox && sandbox->row.create_origin == ORIGIN_POOL);
 	finish(host);
 }
 

@@ -108,6 +108,8 @@ TEST(create_and_delete)
 	CHECK(!in_environment(init, "HOME=/root"));
 	CHECK(in_environment(init, "LANG=C.UTF-8"));
 	CHECK_INT(init->mount_count, 1);
+	CHECK_INT(host->booted.mounts[0].source, MOUNT_FOLDER);
+	CHECK_INT(host->booted.mounts[0].mode, mount.mode);
 	CHECK_INT(host->mount_fds, 1);
 	CHECK(init->deadline > clock_boot());
 	CHECK_INT(sandbox->phase_count, 5);

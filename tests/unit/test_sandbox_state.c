@@ -7,23 +7,23 @@
 
 TEST_MAIN
 
-/* In the order of enum sandbox_state. passing, booting, lives, may exec (x), clock stands, has a
- * deadline, holds, going, leaves room; what its time counts as; what wakes it. */
+/* In the order of enum sandbox_state. passing, booting, lives, runs (u), may exec (x), clock
+ * stands, has a deadline, holds, going, leaves room; what its time counts as; what wakes it. */
 static const struct {
 	const char *name, *facts;
 	enum counts_as counts_as;
 	enum wakes wakes;
 } expected[] = {
-    {"creating", "pb....h..", COUNTS_NOT, WAKES_NOT},
-    {"running", "..lx.dh..", COUNTS_ALIVE, WAKES_NOT},
-    {"pausing", "p.l.c.h..", COUNTS_ALIVE, WAKES_BY_RESUME},
-    {"paused", "..l.c...r", COUNTS_PAUSED, WAKES_BY_RESUME},
-    {"resuming", "p.l.c.h..", COUNTS_PAUSED, WAKES_NOT},
-    {"stopping", "p....dh..", COUNTS_ALIVE, WAKES_BY_START},
-    {"stopped", ".....d..r", COUNTS_ASLEEP, WAKES_BY_START},
-    {"starting", "pb...dh..", COUNTS_ASLEEP, WAKES_NOT},
-    {"deleting", ".......gr", COUNTS_NOT, WAKES_NOT},
-    {"ended", ".......g.", COUNTS_NOT, WAKES_NOT},
+    {"creating", "pb.....h..", COUNTS_NOT, WAKES_NOT},
+    {"running", "..lux.dh..", COUNTS_ALIVE, WAKES_NOT},
+    {"pausing", "p.l..c.h..", COUNTS_ALIVE, WAKES_BY_RESUME},
+    {"paused", "..l..c...r", COUNTS_PAUSED, WAKES_BY_RESUME},
+    {"resuming", "p.l..c.h..", COUNTS_PAUSED, WAKES_NOT},
+    {"stopping", "p.....dh..", COUNTS_ALIVE, WAKES_BY_START},
+    {"stopped", "......d..r", COUNTS_ASLEEP, WAKES_BY_START},
+    {"starting", "pb....dh..", COUNTS_ASLEEP, WAKES_NOT},
+    {"deleting", "........gr", COUNTS_NOT, WAKES_NOT},
+    {"ended", "........g.", COUNTS_NOT, WAKES_NOT},
 };
 
 TEST(facts_of_each_state)
@@ -31,12 +31,17 @@ TEST(facts_of_each_state)
 	CHECK_INT(ARRAY_SIZE(expected), SANDBOX_ENDED - SANDBOX_CREATING + 1);
 	for (uint32_t state = SANDBOX_CREATING; state <= SANDBOX_ENDED; state++) {
 		const struct state_facts *facts = state_facts(state);
-		const char letters[] = {
-		    facts->passing ? 'p' : '.',      facts->booting ? 'b' : '.',
-		    facts->lives ? 'l' : '.',        facts->may_exec ? 'x' : '.',
-		    facts->clock_stands ? 'c' : '.', facts->has_deadline ? 'd' : '.',
-		    facts->holds ? 'h' : '.',        facts->going ? 'g' : '.',
-		    facts->leaves_room ? 'r' : '.',  '\0'};
+		const char letters[] = {facts->passing ? 'p' : '.',
+					facts->booting ? 'b' : '.',
+					facts->lives ? 'l' : '.',
+					facts->runs ? 'u' : '.',
+					facts->may_exec ? 'x' : '.',
+					facts->clock_stands ? 'c' : '.',
+					facts->has_deadline ? 'd' : '.',
+					facts->holds ? 'h' : '.',
+					facts->going ? 'g' : '.',
+					facts->leaves_room ? 'r' : '.',
+					'\0'};
 		CHECK_TEXT(facts->name, expected[state - SANDBOX_CREATING].name);
 		CHECK_TEXT(letters, expected[state - SANDBOX_CREATING].facts);
 		CHECK_INT(facts->counts_as, expected[state - SANDBOX_CREATING].counts_as);

@@ -183,11 +183,11 @@ TEST(prepare_and_open)
 	snprintf(paths.runtime, sizeof(paths.runtime), "%s/made/run", top_path);
 	struct error error = {.message = ""};
 	struct rootfs rootfs;
-	CHECK_INT(host_rootfs_open(&paths, NULL, &rootfs, &error), -1);
+	CHECK_INT(host_rootfs_open(&paths, "", NULL, &rootfs, &error), -1);
 	CHECK_INT(error.kind, ERROR_TEMPLATE_UNAVAILABLE);
 	char prepared[ROOTFS_DIGEST_TEXT];
 	CHECK_INT(host_rootfs_prepare(&paths, prepared, &error), 0);
-	CHECK_INT(host_rootfs_open(&paths, NULL, &rootfs, &error), 0);
+	CHECK_INT(host_rootfs_open(&paths, "", NULL, &rootfs, &error), 0);
 	CHECK_TEXT(prepared, rootfs.digest);
 	CHECK_INT(rootfs.lower_count, 1);
 	CHECK(rootfs.bind_count >= 1 && rootfs.bind_places[0] == PLACE_USR);
@@ -206,9 +206,16 @@ TEST(prepare_and_open)
 	      mkdirat(made, "run/guests/one", 0755) == 0);
 	CHECK_INT(host_rootfs_prepare(&paths, prepared, &error), 0);
 	CHECK(has(old) && !has(half));
+	/* By its digest, while it exists. */
+	const char *old_digest = strrchr(old, '/') + 1;
+	CHECK_INT(host_rootfs_open(&paths, old_digest, NULL, &rootfs, &error), 0);
+	CHECK_TEXT(rootfs.digest, old_digest);
+	rootfs_done(&rootfs);
 	CHECK(unlinkat(made, "run/guests/one", AT_REMOVEDIR) == 0);
 	CHECK_INT(host_rootfs_prepare(&paths, prepared, &error), 0);
 	CHECK(!has(old));
+	CHECK_INT(host_rootfs_open(&paths, old_digest, NULL, &rootfs, &error), -1);
+	CHECK_INT(error.kind, ERROR_TEMPLATE_UNAVAILABLE);
 	done_host();
 }
 

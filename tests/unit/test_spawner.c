@@ -115,7 +115,7 @@ static void tier_absent(struct spawn_create *create)
 }
 static void template_beyond(struct spawn_create *create)
 {
-	create->rootfs = 99;
+	create->rootfs.kind = 99;
 }
 static void flags_unknown(struct spawn_create *create)
 {

@@ -399,6 +399,7 @@ TEST(migration_of_the_first_version)
 		CHECK_INT(store_sandbox_get(store, &ids[i], &row, &error), 1);
 		CHECK_INT(row.paused_wall, cases[i].paused);
 		CHECK_INT(row.active_wall, 77);
+		CHECK_INT(row.rootfs_kind, ROOTFS_HOST);
 		CHECK_INT(row.last_exec_key, 42);
 		uint64_t key = 0;
 		CHECK_INT(store_exec_each(store, &ids[i], take_key, &key, &error), 0);

@@ -83,7 +83,8 @@ static void oneshot_ran(void *data, const struct oneshot_result *result)
 	put_exec_result(writer, result->exec, oneshot_call->exec.fields.answer_max, result->left,
 			result->left_count);
 	put_text(writer, "isolation", tier_name((enum tier)result->sandbox->row.tier));
-	put_text(writer, "boot_mode", boot_mode_name(result->sandbox->row.boot_origin));
+	put_text(writer, "boot_mode",
+		 create_origin_facts(result->sandbox->row.create_origin)->name);
 	put_object(writer, "timings");
 	put_number(writer, "create_ms", (double)result->created_us / 1000.0);
 	put_number(writer, "run_ms", (double)result->ran_us / 1000.0);

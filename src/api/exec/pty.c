@@ -202,7 +202,7 @@ static int pty_take_text(struct pty *pty, const char *data, size_t size, struct 
 static void sandbox_keep_awake(struct sandbox *sandbox, const struct principal *principal)
 {
 	struct error error;
-	if (sandbox->row.state == SANDBOX_RUNNING)
+	if (state_facts(sandbox->row.state)->may_exec)
 		sandbox_touch(sandbox);
 	else if (sandbox_ready(sandbox, principal, true, NULL, NULL, &error) < 0)
 		log_debug("a terminal does not wake sandbox %s: %s", sandbox->row.id.text,

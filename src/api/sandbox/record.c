@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "core/sandbox/labels.h"
 #include "core/sandbox/template.h"
+#include "proto/folder_grant.h"
 #include "proto/init_messages.h"
 #include "proto/tiers.h"
 
@@ -88,15 +89,12 @@ static void put_template(struct json_writer *writer, const struct sandbox_row *r
 static void put_mounts(struct json_writer *writer, const struct sandbox_row *row)
 {
 	put_array(writer, "mounts");
-	struct bytes packed = {(const uint8_t *)row->mounts, row->mounts_size};
-	size_t at = 0;
-	const char *mode, *path, *host;
-	while ((mode = packed_next(packed, &at)) && (path = packed_next(packed, &at)) &&
-	       (host = packed_next(packed, &at))) {
+	struct sandbox_mount mount;
+	for (size_t at = 0; sandbox_mount_next(row, &at, &mount);) {
 		put_object(writer, NULL);
-		put_text(writer, "path", path);
-		put_text(writer, "mode", mode);
-		put_text(writer, "host_path", host);
+		put_text(writer, "path", mount.path);
+		put_text(writer, "mode", mount_mode_name(mount.mode));
+		put_text(writer, "host_path", mount.host_path);
 		put_object_end(writer);
 	}
 	put_array_end(writer);
@@ -109,7 +107,7 @@ static void put_boot(struct json_writer *writer, const struct sandbox_row *row,
 		put_number(writer, "boot_ms", (double)row->boot_us / 1000.0);
 		if (sandbox && sandbox->queued_ms > 0)
 			put_uint(writer, "queued_ms", sandbox->queued_ms);
-		put_text(writer, "boot_mode", boot_mode_name(row->boot_origin));
+		put_text(writer, "boot_mode", create_origin_facts(row->create_origin)->name);
 	}
 	/* Only known to the daemon that booted it. */
 	if (!sandbox || sandbox->phase_count == 0)

@@ -242,9 +242,9 @@ void meter_counters(struct sandbox *sandbox)
 		cpu_ns = counters->cpu_ns >= seen ? counters->cpu_ns - seen : counters->cpu_ns;
 	}
 	/* A sample that was taken after the end of all processes says nothing about the memory. */
-	bool lives = sandbox->row.state == SANDBOX_RUNNING &&
-		     !(counters->known[KNOWN_PROCESSES] && counters->processes == 0);
-	if (counters->known[KNOWN_MEMORY] && lives) {
+	bool runs = state_facts(sandbox->row.state)->runs &&
+		    !(counters->known[KNOWN_PROCESSES] && counters->processes == 0);
+	if (counters->known[KNOWN_MEMORY] && runs) {
 		memory = meter->memory_known ? (meter->memory + counters->memory) / 2 : 0;
 		usage_count(sandbox, as, clock_boot(), cpu_ns, memory);
 		meter->row.memory_byte_seconds +=

@@ -54,7 +54,7 @@ static void activity_record_boot(struct sandbox *sandbox, enum activity_kind kin
 	snprintf(boot, sizeof(boot), "%" PRIu64, sandbox->row.boot_us);
 	limits_unenforced_text(&sandbox->row, missing, sizeof(missing));
 	const struct detail details[] = {
-	    {"boot", boot_mode_name(sandbox->row.boot_origin)},
+	    {"boot", create_origin_facts(sandbox->row.create_origin)->name},
 	    {"boot_us", boot},
 	    {"isolation", tier_name((enum tier)sandbox->row.tier)},
 	    {"limits_not_enforced", missing},

@@ -63,7 +63,7 @@ static int64_t code_check_context(struct code_context *context, int64_t now)
 	if (!waited || waited->number == 0)
 		return next;
 	/* While the sandbox is paused, the cell's time stands still. */
-	if (context->sandbox->row.state != SANDBOX_RUNNING) {
+	if (!state_facts(context->sandbox->row.state)->runs) {
 		if (life->held_at == 0)
 			life->held_at = now;
 		return next;

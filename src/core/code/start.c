@@ -373,7 +373,7 @@ static void control_settled(struct code_context *context)
 	const struct exec *exec = context->life->control.exec, *main = context->life->main.exec;
 	/* If both end, the interpreter's end gives the reason. */
 	if (!exec || !exec_ended(exec) || !main || exec_ended(main) ||
-	    context->sandbox->row.state != SANDBOX_RUNNING)
+	    !state_facts(context->sandbox->row.state)->may_exec)
 		return;
 	code_broken(context, exec->row.state == EXEC_FAILED
 				 ? "the sandbox has no `cat` to hold it"

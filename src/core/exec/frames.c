@@ -211,7 +211,7 @@ int64_t exec_check_overdue(struct sandbox *sandbox, int64_t now)
 			continue;
 		/* A paused init reports nothing, and gets its time after the resume. */
 		if (exec->overdue_at <= now &&
-		    (sandbox->row.state != SANDBOX_RUNNING || exec_waits_for_reader(exec)))
+		    (!state_facts(sandbox->row.state)->runs || exec_waits_for_reader(exec)))
 			exec->overdue_at = now + 2 * grace;
 		if (exec->overdue_at <= now)
 			exec_give_up(exec);

@@ -72,9 +72,8 @@ static int spec_pack(const struct exec_spec *spec, struct buffer *argv, struct b
 static int exec_encode(const struct sandbox *sandbox, const struct exec_spec *spec,
 		       struct buffer *payload, struct error *error)
 {
-	/* The init of a pool member has no environment: it comes with each exec. */
 	struct bytes own = {NULL, 0};
-	if (sandbox->row.boot_origin == ORIGIN_POOL)
+	if (create_origin_facts(sandbox->row.create_origin)->environment_with_exec)
 		own = (struct bytes){(const uint8_t *)sandbox->row.environment,
 				     sandbox->row.environment_size};
 	DONE_BUFFER struct buffer argv = BUFFER(EXEC_REQUEST_BYTES_MAX);

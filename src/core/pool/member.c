@@ -383,12 +383,12 @@ void pooled_make(struct core *core, const struct pool_row *shape)
 {
 	const struct template *template = template_find(shape->template);
 	struct pooled *pooled = pooled_new(core, shape);
-	struct spawn_message message = {.type = SPAWN_CREATE,
-					.create = {.tier = shape->tier,
-						   .rootfs = template ? template->rootfs : 0,
-						   .flags = CREATE_POOLED,
-						   .limits = shape->limits}};
+	struct spawn_message message = {
+	    .type = SPAWN_CREATE,
+	    .create = {.tier = shape->tier, .flags = CREATE_POOLED, .limits = shape->limits}};
 	struct error error;
+	if (template)
+		message.create.rootfs = template->rootfs;
 	if (core->config.files_cap != 0)
 		message.create.limits.files = MIN(shape->limits.files, core->config.files_cap);
 	pooled->row.id = id_new();

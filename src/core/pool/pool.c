@@ -2,6 +2,7 @@
  * core/sandbox/create.c, reconcile.c, core.c and timers.c; blocks for the store only. */
 #include "core/pool/pool.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -249,8 +250,9 @@ void pool_fill_row(const struct pooled *pooled, struct sandbox_row *row)
 {
 	uint32_t cap = pooled->core->config.files_cap;
 	row->id = pooled->row.id;
-	row->boot_origin = ORIGIN_POOL;
+	row->create_origin = ORIGIN_POOL;
 	memcpy(row->limit_reasons, pooled->row.limit_reasons, sizeof(row->limit_reasons));
+	free(row->rootfs_digest);
 	row->rootfs_digest = text_duplicate(pooled->row.rootfs_digest);
 	if (cap != 0)
 		row->limits.files = MIN(row->limits.files, cap);
@@ -302,9 +304,12 @@ int pool_load(struct core *core, struct error *error)
 static bool pooled_is_current(const struct pooled *pooled)
 {
 	const struct pool_row *row = &pooled->row;
-	return template_find(row->template) &&
-	       row->stamp == pool_stamp(pooled->core, row->template) &&
-	       strcmp(row->rootfs_digest, pooled->core->rootfs_digest) == 0;
+	const struct template *template = template_find(row->template);
+	if (!template || row->stamp != pool_stamp(pooled->core, row->template))
+		return false;
+	return strcmp(row->rootfs_digest, template->rootfs.kind == ROOTFS_HOST
+					      ? pooled->core->host_digest
+					      : template->rootfs.digest) == 0;
 }
 
 bool pool_adopt(struct core *core, const struct id *id, const struct spawn_listed *listed)

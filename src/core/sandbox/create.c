@@ -12,39 +12,35 @@
 #include "core/account/budget.h"
 #include "core/core_private.h"
 #include "core/sandbox/create_queue.h"
-#include "core/sandbox/template.h"
-#include "proto/folder_grant.h"
 
 /* The request for a boot: type is SPAWN_CREATE or SPAWN_START. */
 void boot_message(const struct sandbox *sandbox, uint32_t type, struct spawn_message *message)
 {
 	const struct sandbox_row *row = &sandbox->row;
-	const struct template *template = template_find(row->template);
 	*message = (struct spawn_message){
 	    .type = type,
 	    .create =
 		{
 		    .tier = row->tier,
-		    .rootfs = template ? template->rootfs : 0,
+		    .rootfs.kind = row->rootfs_kind,
 		    .flags = row->flags,
 		    .limits = row->limits,
 		    .mount_count = sandbox->life->mount_count,
 		},
 	};
+	/* Its files are over layers that must not change. Only those of `host` are always today's,
+	 * like the programs of this machine. */
+	if (row->rootfs_kind != ROOTFS_HOST && row->rootfs_digest)
+		(void)!text_copy(message->create.rootfs.digest, ROOTFS_DIGEST_TEXT,
+				 row->rootfs_digest);
 	uint32_t cap = sandbox->core->config.files_cap;
 	if (cap != 0)
 		message->create.limits.files = MIN(row->limits.files, cap);
-	struct bytes packed = {(const uint8_t *)row->mounts, row->mounts_size};
+	struct sandbox_mount mount;
 	size_t at = 0;
-	for (uint32_t i = 0; i < sandbox->life->mount_count; i++) {
-		const char *mode = packed_next(packed, &at);
-		packed_next(packed, &at);
-		packed_next(packed, &at);
-		enum mount_mode parsed = MOUNT_READ_ONLY;
-		(void)!mount_mode_parse(mode ? mode : "", &parsed);
-		message->create.mounts[i] =
-		    (struct spawn_mount){.source = MOUNT_FOLDER, .mode = (uint32_t)parsed};
-	}
+	for (uint32_t i = 0; i < sandbox->life->mount_count && sandbox_mount_next(row, &at, &mount);
+	     i++)
+		message->create.mounts[i] = (struct spawn_mount){mount.source, mount.mode};
 }
 
 /* Keeps the spawner's data about a boot. */
@@ -55,7 +51,7 @@ void boot_take_reply(struct sandbox *sandbox, const struct spawn_message *reply)
 	uint32_t cap = sandbox->core->config.files_cap;
 	if (cap != 0)
 		sandbox->row.limits.files = MIN(sandbox->row.limits.files, cap);
-	sandbox->row.boot_origin = ORIGIN_COLD;
+	sandbox->row.create_origin = ORIGIN_COLD;
 	free(sandbox->row.rootfs_digest);
 	sandbox->row.rootfs_digest = text_duplicate(reply->created.rootfs_digest);
 	uint32_t count = MIN(reply->created.phase_count, SPAWN_PHASES_MAX);

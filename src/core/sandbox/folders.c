@@ -13,19 +13,14 @@
 /* The maximum that an error shows of the command that gives the folders again. */
 #define COMMAND_MAX 320
 
-/* A folder in the row. */
-struct sandbox_folder {
-	const char *mode, *path, *host_path;
-};
-
-static bool folder_next(const struct sandbox_row *row, size_t *at,
-			struct sandbox_folder *ret_folder)
+bool sandbox_mount_next(const struct sandbox_row *row, size_t *at, struct sandbox_mount *ret_mount)
 {
 	struct bytes packed = {(const uint8_t *)row->mounts, row->mounts_size};
-	ret_folder->mode = packed_next(packed, at);
-	ret_folder->path = packed_next(packed, at);
-	ret_folder->host_path = packed_next(packed, at);
-	return ret_folder->mode && ret_folder->path && ret_folder->host_path;
+	const char *mode = packed_next(packed, at);
+	ret_mount->source = MOUNT_FOLDER;
+	ret_mount->path = packed_next(packed, at);
+	ret_mount->host_path = packed_next(packed, at);
+	return ret_mount->host_path && mount_mode_parse(mode, &ret_mount->mode) == 0;
 }
 
 static void folders_forget(struct sandbox_life *life)
@@ -56,13 +51,14 @@ int folders_keep(struct sandbox *sandbox, const struct mount_spec *mounts, size_
 /* "-v HOST:GUEST:MODE" for each. */
 static void folders_options_text(const struct sandbox_row *row, char text[COMMAND_MAX])
 {
-	struct sandbox_folder folder;
+	struct sandbox_mount mount;
 	size_t at = 0, used = 0;
 	text[0] = '\0';
-	while (folder_next(row, &at, &folder) && used < COMMAND_MAX) {
-		int length = snprintf(
-		    text + used, COMMAND_MAX - used, "%s-v %s:%s:%s", used ? " " : "",
-		    *folder.host_path ? folder.host_path : "FOLDER", folder.path, folder.mode);
+	while (sandbox_mount_next(row, &at, &mount) && used < COMMAND_MAX) {
+		int length =
+		    snprintf(text + used, COMMAND_MAX - used, "%s-v %s:%s:%s", used ? " " : "",
+			     *mount.host_path ? mount.host_path : "FOLDER", mount.path,
+			     mount_mode_name(mount.mode));
 		if (length < 0 || (size_t)length >= COMMAND_MAX - used) {
 			snprintf(text + used, COMMAND_MAX - used, "%s-v ...", used ? " " : "");
 			return;
@@ -83,12 +79,11 @@ int folders_check(const struct sandbox *sandbox, struct error *error)
 			 sandbox->row.id.text, options, sandbox->row.id.text);
 }
 
-static bool folder_same(const struct mount_spec *mount, const struct sandbox_folder *folder)
+static bool folder_same(const struct mount_spec *mount, const struct sandbox_mount *kept)
 {
-	const char *mode = mount_mode_name((uint32_t)mount->mode);
 	const char *host_path = mount->host_path ? mount->host_path : "";
-	return mode && strcmp(mode, folder->mode) == 0 && strcmp(mount->path, folder->path) == 0 &&
-	       strcmp(host_path, folder->host_path) == 0;
+	return mount->mode == kept->mode && strcmp(mount->path, kept->path) == 0 &&
+	       strcmp(host_path, kept->host_path) == 0;
 }
 
 /* Sorts them into the order of the row; false when they are not the same folders. */
@@ -96,11 +91,11 @@ static bool folders_sort(const struct sandbox_row *row, const struct mount_spec 
 			 size_t count, struct mount_spec ordered[SANDBOX_MOUNTS_MAX])
 {
 	bool used[SANDBOX_MOUNTS_MAX] = {false};
-	struct sandbox_folder folder;
+	struct sandbox_mount mount;
 	size_t at = 0, found = 0;
-	while (folder_next(row, &at, &folder)) {
+	while (sandbox_mount_next(row, &at, &mount)) {
 		size_t i = 0;
-		while (i < count && (used[i] || !folder_same(&mounts[i], &folder)))
+		while (i < count && (used[i] || !folder_same(&mounts[i], &mount)))
 			i++;
 		if (i == count || found == SANDBOX_MOUNTS_MAX)
 			return false;

@@ -80,17 +80,12 @@ static int link_send_configure(struct sandbox *sandbox, struct error *error)
 	    environment_pack(row, &environment, &configure.environment_count) < 0)
 		return error_set(error, ERROR_INTERNAL, "the sandbox's environment is too long");
 	configure.environment = (struct bytes){(const uint8_t *)environment.data, environment.size};
-	struct bytes mounts = {(const uint8_t *)row->mounts, row->mounts_size};
-	for (size_t at = 0; configure.mount_count < SANDBOX_MOUNTS_MAX;) {
-		if (!packed_next(mounts, &at))
-			break;
-		const char *path = packed_next(mounts, &at);
-		packed_next(mounts, &at);
-		if (!path)
-			break;
+	struct sandbox_mount mount;
+	for (size_t at = 0;
+	     configure.mount_count < SANDBOX_MOUNTS_MAX && sandbox_mount_next(row, &at, &mount);) {
 		configure.mounts[configure.mount_count].index = configure.mount_count;
 		configure.mounts[configure.mount_count].path =
-		    (struct bytes){(const uint8_t *)path, strlen(path)};
+		    (struct bytes){(const uint8_t *)mount.path, strlen(mount.path)};
 		configure.mount_count++;
 	}
 	return link_configure(sandbox->guest, &configure, error);
@@ -131,11 +126,8 @@ void boot_done(struct sandbox *sandbox)
 {
 	struct transition *transition = &sandbox->life->transition;
 	struct error error;
-	if (sandbox->row.boot_origin == ORIGIN_COLD) {
-		/* New cgroups count from zero. */
+	if (create_origin_facts(sandbox->row.create_origin)->counters_from_zero)
 		sandbox->counters = (struct spawn_counters){0};
-		sandbox_add_phase(sandbox, "configure", transition->phase_began);
-	}
 	sandbox->row.boot_us = (uint64_t)((clock_monotonic() - transition->began) / NSEC_PER_USEC);
 	sandbox->row.started_wall = clock_wall();
 	if (sandbox_step(sandbox, SANDBOX_EVENT_CONFIGURED, &error) < 0) {
@@ -163,12 +155,12 @@ void boot_entered(struct sandbox *sandbox)
 		timers_wake_at(sandbox->core,
 			       clock_boot() + sandbox->row.idle_timeout_seconds * NSEC_PER_SEC);
 	bool created = life->transition.created;
-	if (created && sandbox->row.boot_origin < STATISTICS_ORIGINS)
-		histogram_add(&statistics.creates[sandbox->row.boot_origin],
+	if (created && sandbox->row.create_origin < STATISTICS_ORIGINS)
+		histogram_add(&statistics.creates[sandbox->row.create_origin],
 			      (int64_t)sandbox->row.boot_us * NSEC_PER_USEC);
 	log_info("sandbox %s is %s (%s, %s, %llu ms)", sandbox->row.id.text,
 		 created ? "created" : "started", tier_name((enum tier)sandbox->row.tier),
-		 boot_mode_name(sandbox->row.boot_origin),
+		 create_origin_facts(sandbox->row.create_origin)->name,
 		 (unsigned long long)(sandbox->row.boot_us / 1000));
 }
 
@@ -231,7 +223,7 @@ static void link_closed(void *data, const struct error *error)
 		return;
 	}
 	link_drop(sandbox, &why);
-	if (sandbox->row.state == SANDBOX_RUNNING && why.kind == ERROR_GUEST_GONE &&
+	if (state_facts(sandbox->row.state)->runs && why.kind == ERROR_GUEST_GONE &&
 	    exec_any_given_up(sandbox)) {
 		sandbox_end_unanswering(sandbox);
 		return;
@@ -242,6 +234,12 @@ static void link_closed(void *data, const struct error *error)
 	}
 }
 
+static void boot_configured(struct sandbox *sandbox)
+{
+	sandbox_add_phase(sandbox, "configure", sandbox->life->transition.phase_began);
+	boot_done(sandbox);
+}
+
 /* Connected during a boot: CONFIGURE is next, unless an earlier daemon has sent it. */
 static void boot_connected(struct sandbox *sandbox, const struct hello_reply *reply)
 {
@@ -250,7 +248,7 @@ static void boot_connected(struct sandbox *sandbox, const struct hello_reply *re
 	sandbox_add_phase(sandbox, "connect", transition->phase_began);
 	transition->phase_began = clock_monotonic();
 	if (reply->configured) {
-		boot_done(sandbox);
+		boot_configured(sandbox);
 		return;
 	}
 	if (link_send_configure(sandbox, &error) < 0) {
@@ -314,7 +312,7 @@ static int link_frame_came(void *data, const struct frame *frame, struct error *
 		if (!booting || sandbox->life->transition.due == 0 || frame->size != 0)
 			return error_set(error, ERROR_GUEST_PROTOCOL,
 					 "CONFIGURED that was not asked for");
-		boot_done(sandbox);
+		boot_configured(sandbox);
 		return 0;
 	}
 	if (frame->type == FRAME_REFUSED)

@@ -32,9 +32,14 @@ const char *end_reason_name(enum end_reason reason)
 	return known ? reason_names[reason] : "unknown";
 }
 
-const char *boot_mode_name(uint32_t origin)
+static const struct create_origin_facts facts_of_origins[ORIGIN_COUNT] = {
+    [ORIGIN_COLD] = {.name = "cold", .counters_from_zero = true},
+    [ORIGIN_POOL] = {.name = "pool", .environment_with_exec = true},
+};
+
+const struct create_origin_facts *create_origin_facts(uint32_t origin)
 {
-	return origin == ORIGIN_POOL ? "pool" : "cold";
+	return &facts_of_origins[origin < ORIGIN_COUNT ? origin : ORIGIN_COLD];
 }
 
 static uint32_t name_bucket(const char *text)

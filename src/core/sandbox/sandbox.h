@@ -35,6 +35,16 @@ struct mount_spec {
 	int fd;                /* the client's grant (proto/folder_grant.h); not taken */
 };
 
+/* A mount in a sandbox's row. */
+struct sandbox_mount {
+	enum mount_source source;
+	enum mount_mode mode;
+	const char *path;      /* in the sandbox */
+	const char *host_path; /* for people, or "" */
+};
+/* The mount at *at, which is 0 for the first one and then points to the next; false at the end. */
+bool sandbox_mount_next(const struct sandbox_row *row, size_t *at, struct sandbox_mount *ret_mount);
+
 struct pair {
 	const char *key, *value;
 };
@@ -63,6 +73,13 @@ struct sandbox_spec {
 
 /* How a sandbox was made; the numbers are in the store. */
 enum create_origin { ORIGIN_COLD = 0, ORIGIN_POOL = 1, ORIGIN_COUNT };
+struct create_origin_facts {
+	const char *name;           /* the API's boot_mode */
+	bool environment_with_exec; /* its init does not have the sandbox's environment */
+	bool counters_from_zero;    /* its cgroups are new */
+};
+/* A number that is no origin counts as ORIGIN_COLD. */
+const struct create_origin_facts *create_origin_facts(uint32_t origin);
 
 struct phase {
 	char name[16];
@@ -219,7 +236,5 @@ NODISCARD int sandbox_check_kept(const struct sandbox *sandbox, struct error *er
 enum tier sandbox_tier_parse(const char *isolation);
 const char *sandbox_state_name(enum sandbox_state state);
 const char *end_reason_name(enum end_reason reason);
-/* "cold" or "pool", of row.boot_origin. */
-const char *boot_mode_name(uint32_t origin);
 /* Seconds until its deadline; -1 if it has none. */
 int64_t sandbox_expires_in(const struct sandbox_row *row);

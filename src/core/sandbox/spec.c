@@ -332,6 +332,9 @@ int spec_check(struct core *core, const struct principal *principal,
 	row.workspace = text_duplicate(principal->workspace);
 	row.name = spec->name ? text_duplicate(spec->name) : NULL;
 	row.template = text_duplicate(template->name);
+	row.rootfs_kind = template->rootfs.kind;
+	if (*template->rootfs.digest)
+		row.rootfs_digest = text_duplicate(template->rootfs.digest);
 	if (spec->template && strcmp(spec->template, template->name) != 0)
 		row.template_asked = text_duplicate(spec->template);
 	*ret_row = row;

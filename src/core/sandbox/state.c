@@ -15,6 +15,7 @@ static const struct state_facts facts_of_states[] = {
 	{.name = "creating", .passing = true, .booting = true, .holds = true, .lost = LOST_BY_INIT},
     [SANDBOX_RUNNING] = {.name = "running",
 			 .lives = true,
+			 .runs = true,
 			 .may_exec = true,
 			 .has_deadline = true,
 			 .holds = true,

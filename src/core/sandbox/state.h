@@ -27,6 +27,7 @@ struct state_facts {
 	bool passing;      /* another state follows by itself */
 	bool booting;      /* its init is being started and configured */
 	bool lives;        /* its processes exist, frozen or not, and its init answers */
+	bool runs;         /* its processes run: they are neither frozen nor about to be */
 	bool may_exec;     /* commands and file operations may begin */
 	bool clock_stands; /* no time passes for its deadline */
 	bool has_deadline; /* its time-out ends it */

@@ -7,7 +7,6 @@
 
 #include "base/config.h"
 #include "base/limits.h"
-#include "proto/spawner_messages.h"
 
 /* /opt/venv and /opt/npm come first: packages installed inside are found before the host's.
  * NODE_PATH: node, unlike python, does not search globally installed packages by itself. */
@@ -25,7 +24,7 @@ const struct template templates[] = {
      .category = "system",
      .tools = {"sh", "whatever is installed on this machine"},
      .installed = true,
-     .rootfs = ROOTFS_HOST,
+     .rootfs.kind = ROOTFS_HOST,
      /* Without the NUL that the compiler adds after the last one. */
      .environment = {(const uint8_t *)host_environment, sizeof(host_environment) - 1}},
     {.name = "python-3.12",
@@ -84,7 +83,11 @@ static const char *const host_marks[] = {
 uint64_t template_stamp(const struct template *template)
 {
 	uint64_t stamp = 0;
-	if (!template || template->rootfs != ROOTFS_HOST)
+	if (!template)
+		return stamp;
+	for (const char *digit = template->rootfs.digest; *digit; digit++)
+		stamp = (stamp ^ (unsigned char)*digit) * 1099511628211u;
+	if (template->rootfs.kind != ROOTFS_HOST)
 		return stamp;
 	for (size_t i = 0; i < ARRAY_SIZE(host_marks); i++) {
 		struct stat status;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "proto/codec.h"
+#include "proto/spawner_messages.h"
 
 struct config;
 
@@ -23,7 +24,7 @@ struct template
 	uint32_t cpu_millis;                       /* the default of this template; */
 	uint64_t memory;                           /* 0: the configured default */
 	bool installed;
-	uint32_t rootfs; /* enum rootfs_kind, if installed */
+	struct spawn_rootfs rootfs; /* what its sandboxes begin with, if installed */
 	/* The default environment of every process in it: "K=V\0K=V\0". */
 	struct bytes environment;
 };

@@ -294,12 +294,12 @@ int64_t drain_check(struct sandbox *sandbox, int64_t now)
 	if (sandbox->row.state == SANDBOX_STOPPED)
 		return drain_stopped(sandbox, now);
 	/* Every other state is followed by one of these, which wakes the timers. */
-	bool paused = sandbox->row.state == SANDBOX_PAUSED;
-	if (sandbox->row.state != SANDBOX_RUNNING && !paused)
+	const struct state_facts *facts = state_facts(sandbox->row.state);
+	if (!facts->lives || facts->passing)
 		return NEVER;
 	if (over)
 		return drain_finish(sandbox, now);
-	if (!paused)
+	if (facts->runs)
 		return now + left;
 	/* Frozen commands would never end. */
 	return sandbox_resume(sandbox, principal, NULL, NULL, &error) < 0 ? now + DRAIN_RETRY

@@ -307,7 +307,7 @@ static void complete_path(struct mcp_request *request, const char *value)
 	size_t prefix = slash ? (size_t)(slash - value) + 1 : 0;
 	mcp_hold(request);
 	/* A completion does not wake a sandbox: a sleeping one has no values. */
-	if (!sandbox || sandbox->row.state != SANDBOX_RUNNING || prefix >= GUEST_PATH_MAX ||
+	if (!sandbox || !state_facts(sandbox->row.state)->may_exec || prefix >= GUEST_PATH_MAX ||
 	    text_copy(path->base, sizeof(path->base), value + prefix) < 0) {
 		complete_done(request, 0, false, NULL);
 		return;

@@ -26,7 +26,7 @@ static void counters_say(const struct sandbox *sandbox, struct buffer *to)
 	const struct spawn_counters *counters = &sandbox->counters;
 	const struct limits *limits = &sandbox->row.limits;
 	const uint8_t *known = counters->known;
-	double percent = sandbox->row.state == SANDBOX_RUNNING ? counters_cpu_percent(sandbox) : -1;
+	double percent = state_facts(sandbox->row.state)->runs ? counters_cpu_percent(sandbox) : -1;
 	const char *name = sandbox->row.name;
 	(void)!buffer_printf(to, "%s%s%s%s: %s", sandbox->row.id.text, name ? " (" : "",
 			     name ? name : "", name ? ")" : "",

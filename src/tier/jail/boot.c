@@ -391,8 +391,8 @@ static int attempt_open_layers(struct boot_attempt *attempt, struct boot_assign 
 			       struct error *error)
 {
 	CLEANUP(rootfs_done) struct rootfs rootfs = {.lower_count = 0};
-	if (rootfs_open(attempt->host, (enum rootfs_kind)attempt->boot->create->rootfs,
-			&attempt->ids, &rootfs, error) < 0)
+	if (rootfs_open(attempt->host, &attempt->boot->create->rootfs, &attempt->ids, &rootfs,
+			error) < 0)
 		return -1;
 	memcpy(attempt->guest->rootfs_digest, rootfs.digest, sizeof(rootfs.digest));
 	assign->lower_count = rootfs.lower_count;

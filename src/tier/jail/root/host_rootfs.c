@@ -28,12 +28,6 @@ _Static_assert(ROOTFS_DIGEST_TEXT == SKELETON_DIGEST_TEXT, "one digest");
 
 #define CURRENT "current"
 
-static bool name_is_digest(const char *name)
-{
-	return strlen(name) == ROOTFS_DIGEST_TEXT - 1 &&
-	       strspn(name, "0123456789abcdef") == ROOTFS_DIGEST_TEXT - 1;
-}
-
 /* Makes the directory when it does not exist; an existing one is not changed. */
 static int directory_open_or_make(int parent, const char *name, mode_t mode)
 {
@@ -77,7 +71,7 @@ static int current_read(int templates, char digest[ROOTFS_DIGEST_TEXT])
 	if (length < 0)
 		return -errno;
 	link[length] = '\0';
-	return name_is_digest(link) ? text_copy(digest, ROOTFS_DIGEST_TEXT, link) : -EBADMSG;
+	return rootfs_digest_valid(link) ? text_copy(digest, ROOTFS_DIGEST_TEXT, link) : -EBADMSG;
 }
 
 static bool skeleton_is_complete(int templates, const char *digest)
@@ -116,7 +110,7 @@ static void skeletons_remove_unused(const struct host *host, int templates, cons
 		return;
 	}
 	for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
-		bool old = name_is_digest(entry->d_name) && strcmp(entry->d_name, digest) != 0;
+		bool old = rootfs_digest_valid(entry->d_name) && strcmp(entry->d_name, digest) != 0;
 		if (text_starts(entry->d_name, "new-") || text_starts(entry->d_name, "link-") ||
 		    (old && !keep_old))
 			(void)!remove_tree(templates, entry->d_name);
@@ -231,7 +225,7 @@ static int rootfs_open_binds(int host_root, struct rootfs *rootfs, struct error 
 	return 0;
 }
 
-int host_rootfs_open(const struct host *host, const struct sandbox_ids *ids,
+int host_rootfs_open(const struct host *host, const char *digest, const struct sandbox_ids *ids,
 		     struct rootfs *ret_rootfs, struct error *error)
 {
 	CLEANUP(rootfs_done) struct rootfs rootfs = {.lower_count = 0};
@@ -241,7 +235,8 @@ int host_rootfs_open(const struct host *host, const struct sandbox_ids *ids,
 	CLOSE_FD int host_root = templates < 0 ? -1 : host_root_open(error);
 	if (host_root < 0)
 		return -1;
-	int failed = current_read(templates, rootfs.digest);
+	int failed = *digest ? text_copy(rootfs.digest, sizeof(rootfs.digest), digest)
+			     : current_read(templates, rootfs.digest);
 	int skeleton = failed < 0 ? failed
 				  : openat(templates, rootfs.digest,
 					   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -22,7 +22,8 @@
  * folders. */
 NODISCARD int host_rootfs_prepare(const struct host *host, char ret_digest[ROOTFS_DIGEST_TEXT],
 				  struct error *error);
-/* Opens the current skeleton and the host's directories. `ids`: the owner of the skeleton, where
- * owners cannot be mapped (without root); NULL: a sandbox without folders. */
-NODISCARD int host_rootfs_open(const struct host *host, const struct sandbox_ids *ids,
-			       struct rootfs *ret_rootfs, struct error *error);
+/* Opens a skeleton, the current one for digest "", and the host's directories. `ids`: the owner of
+ * the skeleton, where owners cannot be mapped (without root); NULL: a sandbox without folders. */
+NODISCARD int host_rootfs_open(const struct host *host, const char *digest,
+			       const struct sandbox_ids *ids, struct rootfs *ret_rootfs,
+			       struct error *error);

@@ -1,20 +1,28 @@
 /* See rootfs.h. */
 #include "tier/jail/root/rootfs.h"
 
+#include <string.h>
+
 #include "base/fd.h"
 #include "tier/jail/root/host_rootfs.h"
 
-int rootfs_open(const struct host *host, enum rootfs_kind kind, const struct sandbox_ids *ids,
-		struct rootfs *ret_rootfs, struct error *error)
+bool rootfs_digest_valid(const char *digest)
 {
-	switch (kind) {
+	return strnlen(digest, ROOTFS_DIGEST_TEXT) == ROOTFS_DIGEST_TEXT - 1 &&
+	       strspn(digest, "0123456789abcdef") == ROOTFS_DIGEST_TEXT - 1;
+}
+
+int rootfs_open(const struct host *host, const struct spawn_rootfs *asked,
+		const struct sandbox_ids *ids, struct rootfs *ret_rootfs, struct error *error)
+{
+	switch ((enum rootfs_kind)asked->kind) {
 	case ROOTFS_HOST:
-		if (host_rootfs_open(host, ids, ret_rootfs, error) < 0)
+		if (host_rootfs_open(host, asked->digest, ids, ret_rootfs, error) < 0)
 			return error_prepend(error, "template host");
 		return 0;
 	}
 	return error_set(error, ERROR_TEMPLATE_UNAVAILABLE, "unknown root file system %u",
-			 (unsigned)kind);
+			 asked->kind);
 }
 
 void rootfs_done(struct rootfs *rootfs)

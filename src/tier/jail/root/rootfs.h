@@ -16,8 +16,10 @@ struct rootfs {
 	char digest[ROOTFS_DIGEST_TEXT]; /* of the layers */
 };
 
+/* Is the text, of ROOTFS_DIGEST_TEXT bytes at most, a digest? */
+bool rootfs_digest_valid(const char *digest);
 /* `ids`: the owner of the layers, where owners cannot be mapped (without root). */
-NODISCARD int rootfs_open(const struct host *host, enum rootfs_kind kind,
+NODISCARD int rootfs_open(const struct host *host, const struct spawn_rootfs *asked,
 			  const struct sandbox_ids *ids, struct rootfs *ret_rootfs,
 			  struct error *error);
 /* Closes the descriptors, also of a half-filled one. */
