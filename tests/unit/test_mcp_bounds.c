@@ -40,7 +40,7 @@ TEST(alarm_set_by_itself_leaves_the_loop)
 #define SEARCHES 40
 
 struct searcher {
-	struct search_turn turn;
+	struct tool_turn turn;
 	struct mcp_request *request;
 	unsigned *sum;
 	unsigned turns;
@@ -55,7 +55,7 @@ static void search_come(void *data)
 	searcher->turns++;
 	++*searcher->sum;
 	if (searcher->turns < 2)
-		search_queue(searcher->request, &searcher->turn);
+		tool_turn_wait(searcher->request, &searcher->turn);
 }
 
 TEST(searches_share_a_turn_of_the_loop)
@@ -66,13 +66,13 @@ TEST(searches_share_a_turn_of_the_loop)
 	unsigned sum = 0, most = 0;
 	struct searcher searchers[SEARCHES] = {0}, never = {0};
 	CHECK_INT(uv_loop_init(&loop), 0);
-	search_unqueue(&never.turn);
+	tool_turn_cancel(&never.turn);
 	for (size_t i = 0; i < SEARCHES; i++) {
 		searchers[i] = (struct searcher){
 		    {.come = search_come, .data = &searchers[i]}, &request, &sum, 0};
-		search_queue(&request, &searchers[i].turn);
+		tool_turn_wait(&request, &searchers[i].turn);
 	}
-	search_unqueue(&searchers[7].turn);
+	tool_turn_cancel(&searchers[7].turn);
 	while (uv_loop_alive(&loop)) {
 		unsigned before = sum;
 		uv_run(&loop, UV_RUN_ONCE);
