@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "mcp/alarm.h"
-#include "mcp/tools/job_search.h"
+#include "mcp/pending_operation.h"
 #include "mcp/request.h"
 #include "mcp/transport/memory.h"
 #include "test.h"
