@@ -138,9 +138,9 @@ static const char *const listings[] = {
 	"INDEXED BY sandboxes_live_by_time WHERE state != " SQL_ENDED " AND " AFTER_CURSOR,
     [LISTING_OF_WORKSPACE] =
 	"INDEXED BY sandboxes_by_workspace WHERE workspace = ?1 AND " AFTER_CURSOR,
-    [LISTING_LIVE_OF_WORKSPACE] =
-	"INDEXED BY sandboxes_live_by_workspace"
-	" WHERE workspace = ?1 AND state != " SQL_ENDED " AND NOT " ONESHOT_OVER " AND " AFTER_CURSOR,
+    [LISTING_LIVE_OF_WORKSPACE] = "INDEXED BY sandboxes_live_by_workspace"
+				  " WHERE workspace = ?1 AND state != " SQL_ENDED
+				  " AND NOT " ONESHOT_OVER " AND " AFTER_CURSOR,
 };
 _Static_assert(STATEMENT_SANDBOX_PAGE + LISTING_LIVE_OF_WORKSPACE == STATEMENT_SANDBOX_PAGE_LAST,
 	       "a statement for each listing");

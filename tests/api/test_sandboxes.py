@@ -431,7 +431,8 @@ class OneShot(DaemonTest):
         self.daemon.kill_daemon()
         connection.close()
         self.gone()
-        record = self.api.get("/v1/sandboxes", all=1, limit=1)["items"][0]
+        record = wait_until(lambda: next((one for one in self.api.get("/v1/sandboxes", all=1, limit=1)["items"] if one["status"] == "ended"), None),
+                            what="its end")
         self.assertIn("one-shot", record["end"]["message"])
 
     def test_stopped_by_somebody_else(self):

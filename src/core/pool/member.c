@@ -70,11 +70,7 @@ void pooled_free(struct pooled *pooled)
 	list_remove(&pooled->link);
 	pool->count--;
 	guest_link_free(pooled->guest);
-	if (pooled->ready_logs.made) {
-		ready_logs_done(&pooled->ready_logs);
-		logs_remove_now(core->private->logs_fd,
-				&(struct log_removal){.sandbox = pooled->row.id});
-	}
+	ready_logs_done(&pooled->ready_logs);
 	pool_row_done(&pooled->row);
 	free(pooled);
 	pool_count_states(core);
@@ -186,6 +182,8 @@ static void pooled_destroyed(struct pooled *pooled, const struct spawn_message *
 	/* A place is free. Asked before pooled_free(): the end of the last member may end the core.
 	 */
 	bool refill = !pool_of(core)->ending && pool_of(core)->back_off == 0;
+	/* Here alone: a member that only leaves this list may have got an owner. */
+	logs_remove_now(core->private->logs_fd, &(struct log_removal){.sandbox = pooled->row.id});
 	pooled_free(pooled);
 	if (refill)
 		pool_refill_at(core, clock_boot());
