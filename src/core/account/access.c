@@ -30,8 +30,8 @@ struct sandbox *sandbox_next(struct core *core, const struct principal *principa
 	struct list *node = before ? before->link.next : core->sandboxes.next;
 	for (; node != &core->sandboxes; node = node->next) {
 		struct sandbox *sandbox = list_entry(node, struct sandbox, link);
-		bool over = sandbox->row.state == SANDBOX_DELETING &&
-			    sandbox->row.options & OPTION_ONESHOT;
+		bool over =
+		    sandbox->row.state == SANDBOX_DELETING && sandbox->row.options & OPTION_ONESHOT;
 		if (!over && sandbox_visible(principal, sandbox))
 			return sandbox;
 	}

@@ -12,7 +12,8 @@ bool principal_sees(const struct principal *principal, const char *workspace,
 bool sandbox_visible(const struct principal *principal, const struct sandbox *sandbox);
 bool row_visible(const struct principal *principal, const struct sandbox_row *row);
 /* Live sandboxes, newest last, including those that are being made or deleted and those of one-shot
- * runs, but without what is left of a run that is over. Returns the next one after `before` (NULL: the first), or NULL. */
+ * runs, but without what is left of a run that is over. Returns the next one after `before` (NULL:
+ * the first), or NULL. */
 struct sandbox *sandbox_next(struct core *core, const struct principal *principal,
 			     const struct sandbox *before);
 /* Ended sandboxes, newest first, at most `max`. each returns false to stop, and must not call the
