@@ -126,6 +126,7 @@ struct core_private {
 	uv_idle_t soon;                /* core_later() */
 	uv_timer_t ends_timer;         /* core/exec/ends.c */
 	struct list ending;            /* struct exec, told and not written */
+	bool writing_ends;             /* one of them is being written */
 	struct list later;
 	unsigned open_handles;
 	struct list by_id[BUCKETS], by_name[BUCKETS];
@@ -386,6 +387,8 @@ void exec_write_end_soon(struct exec *exec);
 void exec_write_end_now(struct exec *exec);
 /* All that wait: for readers of the store, and at the end of the daemon. */
 void execs_write_ends(struct core *core);
+/* Those of this sandbox, before anything newer is recorded in its activity. */
+void sandbox_write_ends(struct sandbox *sandbox);
 /* Its output is hashed: writes its end, with its entry in the activity. */
 void exec_save_end(struct exec *exec);
 /* The number of its processes that are left has changed, or their output: the row gets it. */

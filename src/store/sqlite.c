@@ -135,6 +135,11 @@ int store_transaction_begin(struct store *store, struct error *error)
 	return 0;
 }
 
+bool store_in_transaction(const struct store *store)
+{
+	return store->depth > 0;
+}
+
 int store_transaction_end(struct store *store, int result, struct error *error)
 {
 	struct error ignored;

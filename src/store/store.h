@@ -149,6 +149,7 @@ NODISCARD int store_test_write(struct store *store, struct error *error);
  * They nest; the outermost counts. `result` below 0 rolls back everything since the outermost
  * begin, and is returned. */
 NODISCARD int store_transaction_begin(struct store *store, struct error *error);
+bool store_in_transaction(const struct store *store);
 NODISCARD int store_transaction_end(struct store *store, int result, struct error *error);
 
 /* NAME_TAKEN when a live sandbox of the workspace has that name. */

@@ -421,6 +421,7 @@ void activity_record_by(struct sandbox *sandbox, enum activity_kind kind, const 
 	struct activity_head *head = &sandbox->life->activity;
 	if (!log || core->private->let_go || core->private->stopping)
 		return;
+	sandbox_write_ends(sandbox);
 	if (log->count >= PENDING_MAX || head_load(core, &sandbox->row.id, head) < 0) {
 		activity_entry_drop(sandbox, log);
 		return;

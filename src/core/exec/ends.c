@@ -76,9 +76,14 @@ bool exec_save_again(struct sandbox *sandbox)
 
 static void exec_write_end(struct exec *exec)
 {
+	struct core_private *private = exec->sandbox->core->private;
+	bool outer = private->writing_ends;
 	list_remove(&exec->ending);
+	/* In the order in which they were told: its entry must not bring those of others. */
+	private->writing_ends = true;
 	if (!exec_digest_begin(exec))
 		exec_save_end(exec);
+	private->writing_ends = outer;
 	if (list_empty(&exec->watchers))
 		exec_logs_close(exec);
 }
@@ -90,12 +95,25 @@ void exec_write_end_now(struct exec *exec)
 	exec_digest_give_up(exec);
 }
 
-/* Trims nothing: the caller may hold an exec that could be freed. */
+/* These two trim nothing: the caller may hold an exec that could be freed. */
 void execs_write_ends(struct core *core)
 {
 	struct list *ending = &core->private->ending;
 	while (!list_empty(ending))
 		exec_write_end(list_entry(ending->next, struct exec, ending));
+}
+
+void sandbox_write_ends(struct sandbox *sandbox)
+{
+	struct core *core = sandbox->core;
+	/* What is undone with a transaction must not count as written. */
+	if (core->private->writing_ends || store_in_transaction(core->store))
+		return;
+	list_each (&core->private->ending, node) {
+		struct exec *exec = list_entry(node, struct exec, ending);
+		if (exec->sandbox == sandbox)
+			exec_write_end(exec);
+	}
 }
 
 static void execs_ending_due(uv_timer_t *timer)
