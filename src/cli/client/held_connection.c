@@ -1,6 +1,5 @@
-/* A sandbox of `run`, `wrap` or `selftest` ends with this connection. No data is sent on it. Called
- * by cli/verbs/run.c, cli/verbs/wrap.c and cli/selftest/selftest.c; blocks until the daemon has
- * answered. */
+/* A sandbox of `wrap` or `selftest` ends with this connection. No data is sent on it. Called by
+ * cli/verbs/wrap.c and cli/selftest/selftest.c; blocks until the daemon has answered. */
 #include "cli/client/held_connection.h"
 
 #include <stdio.h>

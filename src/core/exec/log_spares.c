@@ -1,8 +1,8 @@
 /* Spare log files: <state>/logs/spare/<number>, empty and without an owner. Making a file is the
  * most expensive part of beginning an exec (on an ext4 without a journal the search for an inode
- * passes every inode that was freed in the last minute), so a thread makes a few in advance, and an
- * exec takes two of them by renaming. Files that a sandbox has used are never reused: an init may
- * keep the descriptor of a log as long as it likes.
+ * passes every inode that was freed in the last minute), so a thread makes a few in advance, and
+ * two of them are renamed for each exec. Files that a sandbox has used are never reused: an init
+ * may keep the descriptor of a log as long as it likes.
  *
  * They are made in a separate directory and then moved: the search for an inode holds the lock of
  * the directory, and the loop's rename would wait for it. Every 256 files have a new one, which
@@ -10,7 +10,7 @@
  * freed in the last minutes (12 instead of 800 us per file, beside a run of the tests). If the
  * files were used up, twice as many are kept from then on. A daemon first removes the leftovers of
  * the last one.
- * Called by log.c and core.c, on the loop. */
+ * Called by ready_logs.c, log.c, ends.c and core.c, on the loop. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* Begins an exec: checks it, packs it for the init, makes its logs and its row, sends it. Called by
- * the edges and by code contexts; blocks for the store and for two small files only. */
+/* Begins an exec: checks it, packs it for the init, takes its logs, makes its row, sends it. Called
+ * by the edges and by code contexts; blocks for the store, and if no logs are ready for two small
+ * files. */
 #include <stdlib.h>
 #include <string.h>
 
